@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import torch
 from torch import nn
+from torch.profiler import ProfilerActivity, profile
 
 from pellucid import config
 from pellucid.batches import Batch, Loss
@@ -23,7 +24,10 @@ from pellucid.model import Block, Transformer, assemble_trained
 from pellucid.optim import assemble_optimiser
 from pellucid.parallel import Division, World, joined
 from pellucid.presets import find
+from pellucid.runs.build import build_model
+from pellucid.runs.plan import plan_run
 from pellucid.runs.shard import METHODS, shard_model
+from pellucid.saved_runs.folder import RunFolder
 from pellucid.training import Stepper, accumulate
 from support.models import BASE, VARIANTS, build
 from support.objectives import CASES, in_float32
@@ -247,6 +251,41 @@ def poisoned(world: World) -> dict[str, Any]:
     }
 
 
+#: Runs whose model ranks build share by share.
+BUILT: dict[str, config.Run] = {
+    "all weights": replace(
+        find("nano"), model=replace(find("nano").model, vocab_size=512, context_length=32)
+    )
+}
+BUILT["adapters"] = replace(
+    BUILT["all weights"],
+    trained=config.LoRA(rank=4, alpha=4.0, dropout=0.0, targets=("query", "down")),
+)
+
+
+def built(name: str, world: World) -> dict[str, Any]:
+    """What a rank allocates to build its shares, and whether they are those of one process."""
+    run, unused = BUILT[name], RunFolder(Path("unused"))
+    plan = plan_run(run, torch.device("cpu"), compiler=None, ranks=1)
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as measured:
+        model = build_model(run, plan, unused, world)
+    held, peak = 0, 0
+    untyped: Any = measured.profiler
+    for event in untyped.kineto_results.events():
+        if event.name() == "[memory]":
+            held += event.nbytes()
+            peak = max(peak, held)
+    whole = build_model(run, plan, unused, World()).state_dict()
+    ours = {name: world.full(tensor) for name, tensor in model.state_dict().items()}
+    return {
+        "peak": peak,
+        "whole": sum(tensor.nbytes for tensor in whole.values()),
+        "largest": max(tensor.nbytes for tensor in whole.values()),
+        "equal": all(torch.equal(tensor, ours[name]) for name, tensor in whole.items()),
+        "trained": sum(p.requires_grad for p in model.parameters()),
+    }
+
+
 def _repeat(batch: Any, copies: int) -> Any:
     return batch.map_tensors(lambda x: x.repeat(copies, *[1] * (x.ndim - 1)))
 
@@ -263,6 +302,8 @@ def main(file: str, updates: str, names: Sequence[str]) -> None:
             world.start_together()
             if name == "poisoned":
                 found[full_name] = poisoned(world)
+            elif name.startswith("built "):
+                found[full_name] = world.gather(built(name[6:], world))
             elif name.startswith("gradients of "):
                 found[full_name] = gradients_of(ALL_CASES[name[13:]], world)
             else:

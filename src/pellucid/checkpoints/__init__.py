@@ -23,7 +23,7 @@ from pellucid.checkpoints.finite import first_non_finite, refuse_non_finite
 from pellucid.checkpoints.model_file import ModelFile
 from pellucid.checkpoints.retention import Shelf
 from pellucid.checkpoints.save_time import seconds_to_save
-from pellucid.checkpoints.shares import Place, Shares
+from pellucid.checkpoints.shares import Place, Shares, describe, read_region
 from pellucid.old_names import names_of as _names_of
 
 __all__ = [
@@ -35,12 +35,14 @@ __all__ = [
     "SavedProgress",
     "Shares",
     "Shelf",
+    "describe",
     "first_non_finite",
     "load",
     "load_model_tensors",
     "load_optimiser",
     "load_state",
     "read_progress",
+    "read_region",
     "refuse_non_finite",
     "save",
     "save_tensors",

@@ -26,10 +26,10 @@ from pellucid import reader
 from pellucid.checkpoints.atomic import refuse_full_disk, write_folder
 from pellucid.checkpoints.shares import (
     GROUPS,
+    SharedTensors,
     Shares,
     file_of,
     names_of,
-    read_shares,
     write_shares,
 )
 from pellucid.config import decode
@@ -165,13 +165,18 @@ def verify(folder: Path) -> None:
             raise CheckpointError(f"{file} is damaged: its content differs from the saved one")
 
 
-def load(folder: Path) -> Checkpoint:
-    """Read a whole checkpoint, verified.
+def load(folder: Path, *, is_verified: bool = False) -> Checkpoint:
+    """Open a whole checkpoint, verified. Its tensors lie in the memory of the files.
+
+    Args:
+        folder: of the checkpoint.
+        is_verified: another rank has verified it; this one reads only what it uses.
 
     Raises:
         CheckpointError: as `verify`.
     """
-    verify(folder)
+    if not is_verified:
+        verify(folder)
     return Checkpoint(
         model=_load_group(folder, "model"),
         optimiser=_load_group(folder, "optimiser"),
@@ -190,17 +195,22 @@ def load_state(folder: Path) -> dict[str, Any]:
     return _read_json(folder / STATE)
 
 
-def load_model_tensors(folder: Path) -> dict[str, Tensor]:
+def load_model_tensors(folder: Path, *, is_verified: bool = False) -> Mapping[str, Tensor]:
     """Read the parameters only, verified.
+
+    Args:
+        folder: of the checkpoint.
+        is_verified: as `load`.
 
     Raises:
         CheckpointError: as `verify`.
     """
-    verify(folder)
+    if not is_verified:
+        verify(folder)
     return _load_group(folder, "model")
 
 
-def load_optimiser(folder: Path) -> tuple[dict[str, Tensor], int]:
+def load_optimiser(folder: Path) -> tuple[Mapping[str, Tensor], int]:
     """Read the optimiser's state only, verified, and the number of updates before it.
 
     Raises:
@@ -217,12 +227,12 @@ def save_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:
     cast("Any", safetensors.torch).save_file(on_cpu, file)
 
 
-def _load_group(folder: Path, group: str) -> dict[str, Tensor]:
+def _load_group(folder: Path, group: str) -> Mapping[str, Tensor]:
     """The whole tensors of a checkpoint, from one file, or from a file of each rank."""
     names = _sums(_read_json(folder / MANIFEST), folder / MANIFEST)
     shared = [name for name in names if name.startswith(f"{group}.rank-")]
     if shared:
-        return read_shares(folder / name for name in shared)
+        return SharedTensors(folder / name for name in shared)
     return _load_tensors(folder / f"{group}.safetensors")
 
 

@@ -10,7 +10,8 @@ One process puts them together without the ranks that wrote them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -80,54 +81,100 @@ def write_shares(file: Path, tensors: Mapping[str, Tensor], places: Mapping[str,
     cast("Any", safetensors.torch).save_file(shares, file, metadata=header)
 
 
-def read_shares(files: Iterable[Path]) -> dict[str, Tensor]:
-    """The whole tensors, put together from the files of all ranks.
+class SharedTensors(Mapping[str, Tensor]):
+    """The whole tensors in the files of all ranks; each is put together when you ask for it.
+
+    Args:
+        files: of all ranks, with one kind of tensors.
 
     Raises:
         CheckpointError: a share is missing or lies outside of its tensor; names file and tensor.
     """
-    tensors: dict[str, Tensor] = {}
-    missing: dict[str, int] = {}
-    for file in files:
+
+    def __init__(self, files: Iterable[Path]) -> None:
+        #: the shares of each tensor, each in the memory of its file, and where it begins
+        self._shares: dict[str, list[tuple[Tensor, tuple[int, ...]]]] = {}
+        self._shapes: dict[str, tuple[int, ...]] = {}
+        for file in files:
+            self._add(file)
+        for name, shape in self._shapes.items():
+            if sum(share.numel() for share, _ in self._shares[name]) != math.prod(shape):
+                raise CheckpointError(
+                    f"the checkpoint is damaged: shares of {name} are missing, or there are too "
+                    "many"
+                )
+
+    def _add(self, file: Path) -> None:
         with reader.open_tensors(file, refusal=CheckpointError) as opened:
             places = _read_places(opened.metadata(), file)
             for name in opened.keys():  # noqa: SIM118
-                share: Tensor = opened.get_tensor(name)
                 if name not in places:
                     raise CheckpointError(f"{file} is damaged: {name} has no place in its header")
-                _copy_share(share, places[name], tensors, missing, name, file)
-    unfinished = [name for name, n in missing.items() if n]
-    if unfinished:
-        raise CheckpointError(
-            f"the checkpoint is damaged: shares of {unfinished[0]} are missing, or there are too "
-            "many"
-        )
+                shape, offset = places[name]
+                share: Tensor = opened.get_tensor(name)
+                ends = [start + length for start, length in zip(offset, share.shape, strict=False)]
+                fits = len(shape) == len(offset) == share.ndim
+                fits &= self._shapes.setdefault(name, shape) == shape
+                if not fits or any(end > length for end, length in zip(ends, shape, strict=True)):
+                    raise CheckpointError(
+                        f"{file} is damaged: {name} of {tuple(share.shape)} at {offset} is no "
+                        f"share of {self._shapes[name]}"
+                    )
+                # Windows can neither replace nor delete a file whose memory is in use
+                share = share.clone() if os.name == "nt" else share
+                self._shares.setdefault(name, []).append((share, offset))
+
+    def region(self, name: str, region: Sequence[slice]) -> Tensor:
+        """A part of a tensor, copied; only the pages of the files that have it are read.
+
+        Args:
+            name: of the tensor.
+            region: a slice for each dimension.
+        """
+        bounds = [part.indices(n)[:2] for part, n in zip(region, self._shapes[name], strict=True)]
+        result = self.describe(name).new_empty([b - a for a, b in bounds], device="cpu")
+        for share, offset in self._shares[name]:
+            source, target = list[slice](), list[slice]()
+            for (start, end), first, length in zip(bounds, offset, share.shape, strict=True):
+                a, b = max(start, first), max(start, first, min(end, first + length))
+                source.append(slice(a - first, b - first))
+                target.append(slice(a - start, b - start))
+            result[tuple(target)] = share[tuple(source)]
+        return result
+
+    def describe(self, name: str) -> Tensor:
+        """A tensor without memory, of the shape and the type of the whole."""
+        dtype = self._shares[name][0][0].dtype
+        return torch.empty(self._shapes[name], dtype=dtype, device="meta")
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self.region(name, [slice(None)] * len(self._shapes[name]))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._shapes)
+
+    def __len__(self) -> int:
+        return len(self._shapes)
+
+
+def read_region(tensors: Mapping[str, Tensor], name: str, region: Sequence[slice]) -> Tensor:
+    """A part of a saved tensor, copied; no other part of a file is read.
+
+    Args:
+        tensors: of a checkpoint that was loaded.
+        name: of the tensor.
+        region: a slice for each dimension.
+    """
+    if isinstance(tensors, SharedTensors):
+        return tensors.region(name, region)
+    return tensors[name][tuple(region)].clone()
+
+
+def describe(tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    """The shape and the type of each saved tensor; nothing is read."""
+    if isinstance(tensors, SharedTensors):
+        return {name: tensors.describe(name) for name in tensors}
     return tensors
-
-
-def _copy_share(
-    share: Tensor,
-    place: Place,
-    tensors: dict[str, Tensor],
-    missing: dict[str, int],
-    name: str,
-    file: Path,
-) -> None:
-    """Copy a share to its place in the whole, and count the missing numbers."""
-    shape, offset = place
-    if name not in tensors:
-        tensors[name] = torch.empty(shape, dtype=share.dtype)
-        missing[name] = math.prod(shape)
-    target = tensors[name]
-    ends = [start + length for start, length in zip(offset, share.shape, strict=False)]
-    fits = len(shape) == len(offset) == share.ndim and target.shape == torch.Size(shape)
-    if not fits or any(end > length for end, length in zip(ends, shape, strict=True)):
-        raise CheckpointError(
-            f"{file} is damaged: {name} of {tuple(share.shape)} at {offset} is no share of "
-            f"{tuple(target.shape)}"
-        )
-    target[tuple(slice(a, b) for a, b in zip(offset, ends, strict=True))] = share
-    missing[name] -= share.numel()
 
 
 def _read_places(metadata: Mapping[str, str] | None, file: Path) -> dict[str, Place]:

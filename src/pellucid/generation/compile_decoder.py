@@ -58,6 +58,8 @@ def compile_decoder(model: Transformer) -> DecodeProgram:
     stack = model.decoder
     if stack is None or not is_plain_decoder(model, stack):
         refuse("a model that is not a decoder only")
+    if any(type(parameter) is not nn.Parameter for parameter in model.parameters()):
+        refuse("weights that several processes share")
     for module in named_modules(model).values():
         if any(callable(getattr(type(module), name, None)) for name in vars(module)):
             refuse(f"a {type(module).__name__} with a method that was replaced")

@@ -4,7 +4,13 @@ You can build each part by hand from plain keyword arguments; `assemble` builds 
 config. No part knows losses, text, presets, or its observers.
 """
 
-from pellucid.model.assemble import assemble, assemble_trained
+from pellucid.model.assemble import (
+    assemble,
+    assemble_empty,
+    assemble_trained,
+    draw_weights,
+    has_own_matrices,
+)
 from pellucid.model.attention import (
     CrossAttention,
     Encoded,
@@ -116,11 +122,14 @@ __all__ = [
     "adapters",
     "assemble",
     "assemble_balancing",
+    "assemble_empty",
     "assemble_trained",
     "can_be_half",
     "check_weights",
     "deep_norm",
+    "draw_weights",
     "expert_layers",
+    "has_own_matrices",
     "is_adapter_tensor",
     "look",
     "merge",

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import assert_never
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from pellucid import config
 from pellucid.maths.initialisation import depth_scale
@@ -14,11 +14,17 @@ from pellucid.model.blocks import Block, ParallelBlock, Stack
 from pellucid.model.build import parts, positions
 from pellucid.model.build.attention import attention, cross_attention
 from pellucid.model.half import refuse_half
-from pellucid.model.initialisation import empty_embedding, initialise
+from pellucid.model.initialisation import (
+    Put,
+    empty_embedding,
+    initialise,
+    matrices_on_meta,
+    put_whole,
+)
 from pellucid.model.output_head import ClassificationHead, LanguageHead, NoHead, OutputHead
 from pellucid.model.reparametrisation import spectral_norm, weight_norm
 from pellucid.model.residuals import Sandwich
-from pellucid.model.trainable import add_lora, train_last_layers
+from pellucid.model.trainable import adapters, add_lora, train_last_layers
 from pellucid.model.transformer import Transformer
 from pellucid.typed import own_randomness
 
@@ -36,15 +42,58 @@ def assemble(model: config.Transformer, *, seed: int) -> Transformer:
     with own_randomness(seed):
         transformer = _build(model)
         if transformer.device.type != "meta":
-            initialise(
-                transformer,
-                weights=parts.std(model.initialisation.weights),
-                embedding_std=model.initialisation.embedding_std,
-                scale_of=_scale_of(model),
-                generator=torch.Generator().manual_seed(seed),
-            )
+            _draw(transformer, model, seed, put_whole)
         _reparametrise(transformer, model)
     return transformer
+
+
+def assemble_empty(model: config.Transformer) -> Transformer:
+    """The model that `model` describes; its linear layers and embeddings are on the meta device.
+
+    Move it where you need it, then `draw_weights` gives it the numbers of `assemble`.
+
+    Raises:
+        ConfigError: `vocab_size` is not set.
+    """
+    with own_randomness(0), matrices_on_meta():
+        return _build(model)
+
+
+def has_own_matrices(model: config.Transformer) -> bool:
+    """Whether each matrix is a parameter of one layer; `assemble_empty` builds no other models."""
+    return all(
+        stack.reparametrisation is None and stack.shared_layers is None for stack in model.stacks
+    )
+
+
+def draw_weights(
+    transformer: Transformer, model: config.Transformer, *, seed: int, put: Put
+) -> None:
+    """Give an empty model, and its adapters if it has any, the first weights of `seed`.
+
+    Args:
+        transformer: the model that `assemble_empty` built.
+        model: its config.
+        seed: of the weights.
+        put: fills each parameter. The numbers are drawn one whole tensor after the other, and
+            `put` may keep a part of each.
+    """
+    _draw(transformer, model, seed, put)
+    with torch.no_grad():
+        for layer in adapters(transformer).values():
+            put(layer.lora_down, layer.draw_down)
+            put(layer.lora_up, Tensor.zero_)
+
+
+def _draw(transformer: Transformer, model: config.Transformer, seed: int, put: Put) -> None:
+    initialise(
+        transformer,
+        weights=parts.std(model.initialisation.weights),
+        embedding_std=model.initialisation.embedding_std,
+        scale_of=_scale_of(model),
+        generator=torch.Generator().manual_seed(seed),
+        put=put,
+    )
 
 
 def _build(model: config.Transformer) -> Transformer:

@@ -49,7 +49,8 @@ class LoRALinear(nn.Linear):
         self.rank, self.alpha, self.dropout = rank, alpha, dropout
         #: False while the model computes as its base.
         self.active = True
-        self.lora_down = nn.Parameter(_first_down(base, rank, seed))
+        self._seed = seed
+        self.lora_down = nn.Parameter(self._first_down())
         self.lora_up = nn.Parameter(self.weight.new_zeros(self.out_features, rank))
         self.register_buffer("unmerged_weight", None, persistent=False)
         self.train(base.training)
@@ -84,6 +85,23 @@ class LoRALinear(nn.Linear):
     def apply_up(self, x: Float[Tensor, "*batch rank"]) -> Float[Tensor, "*batch outputs"]:
         """up x, of what `apply_down` gave."""
         return F.linear(x, self.lora_up)
+
+    def _first_down(self) -> Tensor:
+        """In the type of the weight, and on its device."""
+        if self.weight.device.type == "meta":
+            return self.weight.new_empty(self.rank, self.in_features)
+        shape = (self.rank, self.in_features)
+        return self.draw_down(torch.empty(shape, dtype=torch.float32, device="cpu")).to(self.weight)
+
+    def draw_down(self, down: Float[Tensor, "rank inputs"]) -> Float[Tensor, "rank inputs"]:
+        """Fill `down` with its first values, which depend on the layer's seed only.
+
+        Uniform within 1 / sqrt(inputs), which is Kaiming's bound with a = sqrt(5). Pass a tensor
+        in float32 on the CPU: a separate generator draws there.
+        """
+        bound = 1 / math.sqrt(self.in_features)
+        generator = torch.Generator().manual_seed(self._seed)
+        return down.uniform_(-bound, bound, generator=generator)
 
     @torch.no_grad()
     def folded(self) -> Float[Tensor, "outputs inputs"]:
@@ -123,20 +141,6 @@ class LoRALinear(nn.Linear):
             merged=self.unmerged_weight is not None,
             bias=None if cast("Any", self).bias is None else "bias",
         )
-
-
-def _first_down(base: nn.Linear, rank: int, seed: int) -> Tensor:
-    """Uniform within 1 / sqrt(inputs), which is Kaiming's bound with a = sqrt(5).
-
-    A separate generator draws it on the CPU in float32, so the numbers depend on the seed only.
-    """
-    weight = base.weight
-    if weight.device.type == "meta":
-        return weight.new_empty(rank, base.in_features)
-    bound = 1 / math.sqrt(base.in_features)
-    generator = torch.Generator().manual_seed(seed)
-    down = torch.empty(rank, base.in_features, dtype=torch.float32, device="cpu")
-    return down.uniform_(-bound, bound, generator=generator).to(weight)
 
 
 def _save_unmerged(module: nn.Module, state: dict[str, Any], prefix: str, _: object) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import torch
@@ -97,16 +97,11 @@ class Optimiser:
             for key, value in cast("dict[str, Tensor]", part.state[parameter]).items()
         }
 
-    def load_state_tensors(
-        self,
-        tensors: Mapping[str, Tensor],
-        share: Callable[[Tensor, nn.Parameter], Tensor] | None = None,
-    ) -> None:
+    def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:
         """Restore the state that `state_tensors` returned.
 
         Args:
-            tensors: the whole state.
-            share: of a tensor and its parameter, the part that this process holds; by default all.
+            tensors: the state; of parameters that ranks share, divided as the parameters are.
 
         Raises:
             CheckpointError: a tensor belongs to no parameter of this model, or has another shape or
@@ -132,6 +127,4 @@ class Optimiser:
             check_state(name, state, owners[parameter], parameter)
             # fused optimisers need step counters and moments on the device of their parameter
             placed = {key: value.to(parameter.device) for key, value in state.items()}
-            if share is not None:
-                placed = {key: share(value, parameter) for key, value in placed.items()}
             owners[parameter].state[parameter].update(placed)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, distributed, nn
@@ -68,6 +68,17 @@ class ShardedRanks(Ranks):
             _parallel.parallelize_module(model, self._mesh["products"], plan, src_data_rank=None)
         if self._settings.shard != "none":
             self._shard_weights(model, division)
+        else:
+            self._fetch_memory(model)
+
+    def _fetch_memory(self, model: nn.Module) -> None:
+        """Give the shares on the meta device memory."""
+        device = "cpu" if self._settings.offload else self._mesh.device_type
+
+        def fetch(tensor: Tensor) -> Tensor:
+            return torch.empty_like(tensor, device=device) if tensor.is_meta else tensor
+
+        cast("Any", model)._apply(fetch)
 
     def _shard_weights(self, model: nn.Module, division: Division) -> None:
         settings = self._settings
@@ -92,6 +103,7 @@ class ShardedRanks(Ranks):
         for module in _sharded_modules(model):
             module.set_gradient_divide_factor(1.0)
             module.set_force_sum_reduction_for_comms(True)
+        self._fetch_memory(model)
         # the root has to be known before `with_all_weights` gathers the groups below it
         root: Any = model
         root._get_fsdp_state()._lazy_init()
@@ -177,35 +189,42 @@ class ShardedRanks(Ranks):
 
     def place(self, tensor: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
         """The first one of the ranks with the same share saves it."""
-        shape, start = tuple(tensor.shape), [0] * tensor.ndim
+        shape, region = tuple(tensor.shape), self.region(tensor)
+        start = tuple(part.start for part in region)
         if not isinstance(tensor, DTensor):
-            return (shape, tuple(start)) if self.rank == 0 else None
-        lengths, divided = list(shape), set[str]()
-        for dimension, n_chunks, index, name in _cuts(tensor):
+            return (shape, start) if self.rank == 0 else None
+        others = set(self._mesh.mesh_dim_names) - {name for *_, name in _cuts(tensor)}
+        is_first = all(self._mesh.get_local_rank(name) == 0 for name in others)
+        is_empty = any(part.start == part.stop for part in region)
+        return (shape, start) if is_first and not is_empty else None
+
+    def region(self, tensor: Tensor) -> tuple[slice, ...]:
+        """Cut by cut, as torch divides it."""
+        start, lengths = [0] * tensor.ndim, list(tensor.shape)
+        for dimension, n_chunks, index, _ in _cuts(tensor) if isinstance(tensor, DTensor) else ():
             first, length = _chunk(lengths[dimension], n_chunks, index)
             start[dimension], lengths[dimension] = start[dimension] + first, length
-            divided.add(name)
-        others = set(self._mesh.mesh_dim_names) - divided
-        is_first = all(self._mesh.get_local_rank(name) == 0 for name in others)
-        return (shape, tuple(start)) if is_first and 0 not in lengths else None
+        return tuple(slice(a, a + n) for a, n in zip(start, lengths, strict=True))
 
-    def local_share(self, full: Tensor, sharded: Tensor) -> Tensor:
-        """Every rank has the full tensor: none is sent."""
-        if not isinstance(sharded, DTensor) or full.shape != sharded.shape:
-            return full
-        local = full
-        for dimension, n_chunks, index, _ in _cuts(sharded):
-            first, length = _chunk(local.shape[dimension], n_chunks, index)
-            local = local.narrow(dimension, first, length)
+    def as_share(self, local: Tensor, sharded: Tensor) -> Tensor:
+        """Nothing is sent."""
+        if not isinstance(sharded, DTensor) or local.shape != _local(sharded).shape:
+            return local
         share: Any = DTensor.from_local(
-            local.contiguous(),
+            local,
             sharded.device_mesh,
             sharded.placements,
             run_check=False,
-            shape=full.shape,
-            stride=full.stride(),
+            shape=sharded.shape,
+            stride=sharded.stride(),
         )
         return share
+
+    def put(self, tensor: Tensor, fill: Callable[[Tensor], object]) -> None:
+        """The whole of it lies on the CPU meanwhile."""
+        whole = torch.empty(tensor.shape, dtype=tensor.dtype)
+        fill(whole)
+        _local(tensor).copy_(whole[self.region(tensor)])
 
     @contextmanager
     def with_all_weights(self, model: nn.Module) -> Generator[None]:

@@ -65,7 +65,8 @@ class World:
         """Leave this rank its share of the weights, if weights are sharded.
 
         Args:
-            model: the model on its device, with the same weights on all ranks.
+            model: the model on its device, with the same weights on all ranks. Parameters on the
+                meta device get memory without values.
             division: how it can be divided.
         """
 
@@ -113,9 +114,17 @@ class World:
         """
         return lead(lambda folder: [act(folder)])
 
-    def local_share(self, full: Tensor, sharded: Tensor) -> Tensor:
-        """This rank's share of a whole tensor, if it holds a share of `sharded`."""
-        return full
+    def region(self, tensor: Tensor) -> tuple[slice, ...]:
+        """Where in the whole tensor the numbers are that this rank holds."""
+        return (slice(None),) * tensor.ndim
+
+    def as_share(self, local: Tensor, sharded: Tensor) -> Tensor:
+        """A tensor divided among the ranks as `sharded` is; this rank has `local` of it."""
+        return local
+
+    def put(self, tensor: Tensor, fill: Callable[[Tensor], object]) -> None:
+        """Let `fill` write the whole tensor; keep what this rank holds of it."""
+        fill(tensor)
 
     @contextmanager
     def with_all_weights(self, model: nn.Module) -> Generator[None]:

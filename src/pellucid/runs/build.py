@@ -6,17 +6,29 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any, cast
 
 import torch
+from torch import Tensor
 
 from pellucid import config
 from pellucid.checkpoints import Checkpoint, load_model_tensors, seconds_to_save
 from pellucid.errors import ConfigError
-from pellucid.model import Transformer, assemble, assemble_trained
-from pellucid.optim import Optimiser, assemble_optimiser, assemble_schedule
+from pellucid.model import (
+    Transformer,
+    assemble,
+    assemble_empty,
+    assemble_trained,
+    draw_weights,
+    has_own_matrices,
+)
+from pellucid.optim import assemble_optimiser, assemble_schedule
 from pellucid.parallel import World
+from pellucid.runs.parts import Inject, inject_parts
+from pellucid.runs.plan import compile_model
+from pellucid.runs.shard import fill_shares, shard_model
 from pellucid.saved_runs.folder import RunFolder
-from pellucid.saved_runs.initial_weights import fill_body
+from pellucid.saved_runs.initial_weights import fill_body, matching_body
 from pellucid.saved_runs.records import sync
 from pellucid.saved_runs.replans import append_replan
 from pellucid.saved_runs.seal import seal
@@ -53,22 +65,53 @@ def with_classes(run: config.Run, classes: tuple[str, ...] | None) -> config.Run
     return replace(run, model=replace(run.model, head=replace(head, classes=classes)))
 
 
-def build_model(run: config.Run, plan: config.Plan, folder: RunFolder) -> Transformer:
+def build_model(
+    run: config.Run,
+    plan: config.Plan,
+    folder: RunFolder,
+    world: World,
+    inject: Inject | None = None,
+) -> Transformer:
     """The model on the plan's device, with its first weights, computed as plan and config say.
+
+    If the ranks share it, no rank holds it as a whole: at most one tensor is whole at a time. Your
+    own modules and reparametrised matrices need all weights: such a model is built first.
 
     Args:
         run: the config.
         plan: the plan of the run.
         folder: has the weights to start from, if the config names a start; else they are drawn.
+        world: the ranks that train together.
+        inject: replaces modules of the model.
     """
-    model = assemble(run.model, seed=run.seed)
-    if run.start is not None:
+    is_empty = world.is_sharded and inject is None and has_own_matrices(run.model)
+    model = assemble_empty(run.model) if is_empty else assemble(run.model, seed=run.seed)
+    if run.start is not None and not is_empty:
         fill_body(model, load_model_tensors(folder.start), torch.device("cpu"))
     assemble_trained(model, run.trained, seed=run.seed)
-    model = model.to(torch.device(plan.device))
+    _move(model, torch.device(plan.device))
     attend_by(model, plan.attention)
     recompute_by(model, run.training.recompute)
+    if inject is not None:
+        inject_parts(model, inject)
+    compile_model(model, plan)
+    if world.is_sharded:
+        shard_model(model, world, plan.precision)
+    if is_empty:
+        draw_weights(model, run.model, seed=run.seed, put=world.put)
+        if run.start is not None:
+            start = load_model_tensors(folder.start, is_verified=world.rank > 0)
+            fill_shares(model, matching_body(model, start), world)
     return model
+
+
+def _move(model: Transformer, device: torch.device) -> None:
+    """Move all but the tensors that have no memory."""
+
+    def move(tensor: Tensor) -> Tensor:
+        return tensor if tensor.is_meta else tensor.to(device)
+
+    cast("Any", model)._apply(move)
 
 
 def build_job(
@@ -91,22 +134,17 @@ def build_job(
         world: the ranks that train together; by default this process alone.
         timetable: the new lengths of a run by minutes so far.
     """
-
-    def make_optimiser() -> Optimiser:
-        return assemble_optimiser(
+    decay = run.training.ema_decay
+    return Job(
+        model=model,
+        objective=task.objective,
+        optimiser=assemble_optimiser(
             run.optimiser,
             model.named_parameters(),
             penalties=run.penalties,
             orthogonal=plan.orthogonal,
             owners=world,
-        )
-
-    decay = run.training.ema_decay
-    return Job(
-        model=model,
-        objective=task.objective,
-        optimiser=make_optimiser(),
-        make_optimiser=make_optimiser,
+        ),
         schedule=assemble_schedule(run.schedule, total=plan.total_steps),
         settings=run.training,
         plan=plan,

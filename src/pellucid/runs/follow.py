@@ -112,7 +112,8 @@ def follow(
         job = rebuild(folder, run, plan, reward=reward, inject=inject, world=world)
         progress = Progress()
         if announcement["checkpoint"] is not None:
-            progress = restore(job, open_checkpoint(Path(announcement["checkpoint"]))[0])
+            path = Path(announcement["checkpoint"])
+            progress = restore(job, open_checkpoint(path, is_verified=True)[0])
         run_together(job, progress, folder, [], interrupts)
     return folder.path
 

@@ -8,7 +8,6 @@ from contextlib import ExitStack, contextmanager
 from pellucid import config
 from pellucid.display import Panel, display_for
 from pellucid.errors import RunError
-from pellucid.runs.shard import shard_job
 from pellucid.saved_runs.folder import RunFolder
 from pellucid.saved_runs.records import read_events, recorder
 from pellucid.training import Event, Interrupts, Job, Observer, Progress, Resumed, Watcher
@@ -97,7 +96,6 @@ def run_together(
             f"ranks again with pellucid train --resume {folder.path}"
         )
 
-    job = shard_job(job)
     interrupts.settle_seconds = job.world.settle_seconds
     with job.world.losing(describe):
         job.world.start_together()

@@ -27,6 +27,8 @@ from pellucid.training.kernels import compile_blocks, compiler_problem
 
 #: After the first update, at least this many are timed; none if the first took `_LONG` seconds.
 _TIMED, _LONG = 3, 60.0
+#: The seconds of an update, as long as no update is measured: a run by minutes soon plans again.
+_UNMEASURED = 0.1
 
 
 class StepSeconds(NamedTuple):
@@ -88,7 +90,7 @@ def compile_model(model: Transformer, plan: config.Plan) -> None:
 
 
 def with_step_count(
-    plan: config.Plan, settings: config.Training, task: Task, seconds: StepSeconds
+    plan: config.Plan, settings: config.Training, task: Task, seconds: StepSeconds | None
 ) -> config.Plan:
     """The plan with the number of updates that the budget pays for.
 
@@ -96,7 +98,8 @@ def with_step_count(
         plan: the plan of the run.
         settings: the budget and the batch.
         task: the rows of an epoch, and their tokens.
-        seconds: how long a step takes; only a budget of minutes depends on it.
+        seconds: how long a step takes, if it was measured; only a budget of minutes depends on
+            it.
     """
     return replace(
         plan,
@@ -104,7 +107,7 @@ def with_step_count(
             settings,
             rows_per_epoch=task.rows_per_epoch,
             tokens_per_row=task.tokens_per_row,
-            seconds_per_step=seconds.update,
+            seconds_per_step=_UNMEASURED if seconds is None else seconds.update,
         ),
     )
 
@@ -144,12 +147,14 @@ def count_steps(
 def expect_seconds(
     settings: config.Training,
     plan: config.Plan,
-    seconds: StepSeconds,
+    seconds: StepSeconds | None,
     *,
     step_tokens: float,
     held_out_tokens: int,
-) -> float:
+) -> float | None:
     """How long a run will take, evaluations included; a run by minutes takes these.
+
+    None if no step was measured.
 
     Checkpoints, samples, and answers that an evaluation writes are left out.
 
@@ -162,6 +167,8 @@ def expect_seconds(
     """
     if isinstance(settings.budget, config.Minutes):
         return settings.budget.count * 60
+    if seconds is None:
+        return None
     updates = plan.total_steps * mean_rows(settings) / settings.batch_size
     evaluations = 1 + math.ceil(plan.total_steps / settings.evaluate_every)
     batches = min(settings.evaluate_tokens, held_out_tokens) / step_tokens

@@ -12,18 +12,18 @@ from typing import Any
 import torch
 
 from pellucid import config
-from pellucid.checkpoints import STATE, Checkpoint, read_progress, verify, write_text
+from pellucid.checkpoints import STATE, Checkpoint, describe, read_progress, verify, write_text
 from pellucid.config import encode, run_to_toml
 from pellucid.errors import ConfigError
 from pellucid.json_text import json_text
 from pellucid.parallel import World
 from pellucid.runs.build import build_job, build_model
-from pellucid.runs.parts import Inject, inject_parts
-from pellucid.runs.plan import compile_model
+from pellucid.runs.parts import Inject
 from pellucid.runs.prepare import open_data
 from pellucid.runs.resume_point import find_place, open_changes
+from pellucid.runs.shard import fill_shares, own_moments
 from pellucid.saved_runs.folder import RunFolder, existing_folder, preparing
-from pellucid.saved_runs.load import fill, read_config, read_plan
+from pellucid.saved_runs.load import check_fit, fill, read_config, read_plan
 from pellucid.saved_runs.machine import find_precision
 from pellucid.saved_runs.open_checkpoint import bring_back_generators
 from pellucid.saved_runs.records import cut_after, recorder
@@ -31,7 +31,7 @@ from pellucid.saved_runs.replans import read_clock, read_replans, write_replans
 from pellucid.tasks import Reward, TaskInputs, assemble_task
 from pellucid.tokenizers import Tokenizer
 from pellucid.training import Drifted, Job, Progress, seed_step
-from pellucid.training.averaging import split_trained, with_trained
+from pellucid.training.averaging import TRAINED, split_trained, with_trained
 
 
 def rebuild(
@@ -60,10 +60,7 @@ def rebuild(
     """
     tokenizer = Tokenizer.load(folder.tokenizer)
     data = open_data(folder)
-    model = build_model(run, plan, folder)
-    if inject is not None:
-        inject_parts(model, inject)
-    compile_model(model, plan)
+    model = build_model(run, plan, folder, world or World(), inject)
     task_inputs = TaskInputs(
         run=run, folder=folder, model=model, tokenizer=tokenizer, data=data, reward=reward
     )
@@ -80,6 +77,15 @@ def restore(job: Job, checkpoint: Checkpoint) -> Progress:
     numbers: dict[str, Any] = asdict(read_progress(checkpoint.state, Path(STATE)))
     numbers = {key: math.inf if number is None else number for key, number in numbers.items()}
     progress = Progress(**numbers, clock=read_clock(checkpoint.state, Path(STATE)))
+    (_restore_shares if job.world.is_sharded else _restore_whole)(job, checkpoint)
+    seed_step(
+        job.seed, progress.step
+    )  # generators that are not in the checkpoint are seeded as at every step
+    bring_back_generators(checkpoint, Path(STATE))
+    return progress
+
+
+def _restore_whole(job: Job, checkpoint: Checkpoint) -> None:
     memory, trained = split_trained(checkpoint.optimiser)
     weights = checkpoint.model if job.average else with_trained(checkpoint.model, trained)
     fill(job.model, weights, job.model.device)
@@ -87,11 +93,21 @@ def restore(job: Job, checkpoint: Checkpoint) -> Progress:
         job.average.restore(trained)
     if not is_of_another_optimiser(checkpoint, job):
         job.optimiser.load_state_tensors(memory)
-    seed_step(
-        job.seed, progress.step
-    )  # generators that are not in the checkpoint are seeded as at every step
-    bring_back_generators(checkpoint, Path(STATE))
-    return progress
+
+
+def _restore_shares(job: Job, checkpoint: Checkpoint) -> None:
+    """Read what this rank holds, and nothing else; shares of the weights have no average."""
+    check_fit(job.model.state_dict(), describe(checkpoint.model))
+    names = [name for name in checkpoint.optimiser if not name.endswith(TRAINED)]
+    trained = {
+        name.removesuffix(TRAINED): checkpoint.optimiser[name]
+        for name in checkpoint.optimiser.keys() - set(names)
+    }
+    for tensors in (checkpoint.model, trained):
+        fill_shares(job.model, tensors, job.world)
+    if not is_of_another_optimiser(checkpoint, job):
+        moments = own_moments(job.model, checkpoint.optimiser, names, job.world)
+        job.optimiser.load_state_tensors(moments)
 
 
 def is_of_another_optimiser(checkpoint: Checkpoint, job: Job) -> bool:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, cast
 
+import torch
 from torch import Tensor, nn
 
 from pellucid import config
+from pellucid.checkpoints import describe, read_region
 from pellucid.counting.layers import stacks as config_stacks
 from pellucid.counting.layout import check_tensor
 from pellucid.errors import ConfigError
 from pellucid.model import CrossAttention, MultiHeadAttention, Transformer
 from pellucid.parallel import Division, World
-from pellucid.training import Job, Precision
+from pellucid.training import Precision
 from pellucid.typed import named_modules
 
 #: The methods of a model that objectives call.
@@ -157,17 +158,39 @@ def _find_products(model: Transformer) -> dict[str, Literal["outputs", "inputs"]
     }
 
 
-def shard_job(job: Job) -> Job:
-    """The job with its weights and moments shared among the ranks, if its world shards them."""
-    if not job.world.is_sharded:
-        return job
-    moments = job.optimiser.state_tensors()
-    shard_model(job.model, job.world, job.plan.precision)
-    assert job.make_optimiser is not None
-    optimiser = job.make_optimiser()
+def fill_shares(model: Transformer, tensors: Mapping[str, Tensor], world: World) -> None:
+    """Give this rank's shares of a model the values of saved tensors; it reads only these.
 
-    def share(tensor: Tensor, parameter: nn.Parameter) -> Tensor:
-        return job.world.local_share(tensor, parameter)
+    Args:
+        model: a model that the ranks share.
+        tensors: of a checkpoint that was loaded, by name.
+        world: the ranks.
+    """
+    expected = model.state_dict()
+    with torch.no_grad():
+        for name in tensors:
+            target = expected[name]
+            world.local(target).copy_(read_region(tensors, name, world.region(target)))
 
-    optimiser.load_state_tensors(moments, share)
-    return replace(job, optimiser=optimiser)
+
+def own_moments(
+    model: Transformer, tensors: Mapping[str, Tensor], names: Sequence[str], world: World
+) -> dict[str, Tensor]:
+    """This rank's shares of the saved memory of an optimiser; it reads only these.
+
+    Args:
+        model: a model that the ranks share.
+        tensors: of a checkpoint that was loaded, as `parameter name::key`.
+        names: of the tensors to read.
+        world: the ranks.
+    """
+    parameters, shapes = dict(model.named_parameters()), describe(tensors)
+    moments: dict[str, Tensor] = {}
+    for full_name in names:
+        parameter = parameters.get(full_name.partition("::")[0])
+        if parameter is None or shapes[full_name].shape != parameter.shape:
+            moments[full_name] = tensors[full_name]
+            continue
+        local = read_region(tensors, full_name, world.region(parameter)).to(parameter.device)
+        moments[full_name] = world.as_share(local, parameter)
+    return moments

@@ -22,7 +22,7 @@ def summarise(
     plan: config.Plan,
     folder: RunFolder,
     task: Task,
-    seconds: float,
+    seconds: float | None,
     problem: str | None,
     job: Job,
     memory: MemoryEstimate,
@@ -34,16 +34,16 @@ def summarise(
         plan: the plan.
         folder: the run's folder.
         task: the objective with its data.
-        seconds: how long the run is expected to take.
+        seconds: how long the run is expected to take, if that is known.
         problem: the reason why the model is not compiled.
         job: has the model with its parameters.
         memory: the estimate of the memory.
     """
     yield from task.facts
     count = short(parameter_count(run.model))
-    width, length = run.model.d_model, run.model.context_length
+    width, context = run.model.d_model, run.model.context_length
     layers = " + ".join(str(stack.n_layers) for stack in run.model.stacks)
-    yield "model", f"{count} parameters, {layers} layers of {width}, context {length}"
+    yield "model", f"{count} parameters, {layers} layers of {width}, context {context}"
     yield (
         "updated",
         "; ".join(
@@ -61,7 +61,8 @@ def summarise(
     yield "on", f"{machine}, {plan.precision}, {compiled}{reason}"
     if plan.device == "cpu":
         yield "kernels", _kernels(plan)
-    yield "expect", f"about {duration(seconds)}, {size(memory.n_bytes)} of memory"
+    length = "" if seconds is None else f"about {duration(seconds)}, "
+    yield "expect", f"{length}{size(memory.n_bytes)} of memory"
     yield "seed", str(run.seed)
     yield "folder", str(folder.path)
     reward = dict(task.facts).get("reward")

@@ -16,7 +16,7 @@ from pellucid.data import PreparedData
 from pellucid.free_memory import forcing
 from pellucid.json_text import json_text
 from pellucid.model import Transformer
-from pellucid.parallel import joined
+from pellucid.parallel import World, joined
 from pellucid.runs.build import build_job, build_model, with_classes, with_vocabulary
 from pellucid.runs.follow import (
     announce_run,
@@ -28,10 +28,9 @@ from pellucid.runs.follow import (
 )
 from pellucid.runs.memory_budget import check_beginning, check_training
 from pellucid.runs.observe import add_display, explain_memory_errors, observe_job
-from pellucid.runs.parts import Inject, find_parts, inject_parts
+from pellucid.runs.parts import Inject, find_parts
 from pellucid.runs.plan import (
     StepSeconds,
-    compile_model,
     expect_seconds,
     measure_step,
     plan_run,
@@ -179,7 +178,7 @@ def train_config(
                         led_reward(world, rewards),
                         inject,
                         notify,
-                        ranks=world.size,
+                        world,
                     )
                 with folder.locked():
                     announce_run(world, folder)
@@ -201,7 +200,7 @@ class _Parts:
     plan: config.Plan
     model: Transformer
     task: Task
-    seconds: StepSeconds
+    seconds: StepSeconds | None
     compiler: str | None
     held_out_tokens: int
 
@@ -214,8 +213,7 @@ def _prepare(
     reward: Reward | None,
     inject: Inject | None,
     notify: Callable[[str], None],
-    *,
-    ranks: int,
+    world: World,
 ) -> _Parts:
     """Fill the folder that becomes the run's, and build everything that the loop needs."""
     run = with_sentence(run, data, ready.tokenizer)
@@ -226,17 +224,15 @@ def _prepare(
     notify("building the model, and timing a step")
     device = find_device(run.training.device)
     compiler = try_compiler(run.training, device)
-    plan = plan_run(run, device, compiler=compiler, ranks=ranks)
-    model = build_model(run, plan, work)
-    if inject is not None:
-        inject_parts(model, inject)
+    plan = plan_run(run, device, compiler=compiler, ranks=world.size)
+    model = build_model(run, plan, work, world, inject)
     task = assemble_task(
         TaskInputs(
             run=run, folder=work, model=model, tokenizer=ready.tokenizer, data=data, reward=reward
         )
     )
-    compile_model(model, plan)
-    seconds = measure_step(run, plan, model, task)
+    # no rank alone has the weights that ranks share
+    seconds = None if world.is_sharded else measure_step(run, plan, model, task)
     plan = with_step_count(plan, run.training, task, seconds)
     write_text(work.plan, json_text(encode(plan), indent=1))
     write_text(work.data_files, json_text(data_file_hashes(run.text), indent=1))

@@ -59,8 +59,7 @@ def fill_body(
 ) -> tuple[str, ...]:
     """Give a model the weights of another; new tensors keep their own values.
 
-    Tensors of the head and the pooler may be missing, left over or of another shape. All others
-    must be there and fit. Returns the names of the new tensors.
+    Returns the names of the new tensors.
 
     Args:
         model: the model to fill.
@@ -68,10 +67,35 @@ def fill_body(
         device: the device of the filled model.
 
     Raises:
-        CheckpointError: the bodies differ (names the tensors), or the model has no weights.
+        CheckpointError: as `matching_body`, or the model has no weights.
+    """
+    matching = matching_body(model, tensors)
+    new = tuple(name for name in model.state_dict() if name not in matching)
+    if new and model.device.type == "meta":
+        raise CheckpointError(
+            f"{new[0]} is not in the model to start from, and was not drawn: build the model with "
+            "weights of its own first"
+        )
+    model.load_state_dict(matching, strict=False, assign=model.device.type == "meta")
+    model.to(device)
+    return new
+
+
+def matching_body(model: Transformer, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The weights of another model that fit a model.
+
+    Tensors of the head and the pooler may be missing, left over or of another shape. All others
+    must be there and fit.
+
+    Args:
+        model: the model to fill.
+        tensors: the weights of the other model by name.
+
+    Raises:
+        CheckpointError: the bodies differ (names the tensors).
     """
     expected = model.state_dict()
-    fits = {
+    matching = {
         name: tensors[name]
         for name, tensor in expected.items()
         if name in tensors and tensors[name].shape == tensor.shape
@@ -79,7 +103,7 @@ def fill_body(
     if wrong := [
         problem
         for name in dict.fromkeys((*expected, *tensors))
-        if name not in fits and not name.startswith(_HEADS)
+        if name not in matching and not name.startswith(_HEADS)
         for problem in [_difference(name, expected.get(name), tensors.get(name))]
     ]:
         remainder = f", and {len(wrong) - 3} more" if len(wrong) > 3 else ""
@@ -87,15 +111,7 @@ def fill_body(
             "the model to start from has another body than this one: "
             f"{'; '.join(wrong[:3])}{remainder}; take its config, all but the head"
         )
-    new = tuple(name for name in expected if name not in fits)
-    if new and model.device.type == "meta":
-        raise CheckpointError(
-            f"{new[0]} is not in the model to start from, and was not drawn: build the model with "
-            "weights of its own first"
-        )
-    model.load_state_dict(fits, strict=False, assign=model.device.type == "meta")
-    model.to(device)
-    return new
+    return matching
 
 
 def _difference(name: str, model_tensor: Tensor | None, start_tensor: Tensor | None) -> str:

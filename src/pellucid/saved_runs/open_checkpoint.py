@@ -21,13 +21,17 @@ _NO_STATE = (
 )  # fmt: skip
 
 
-def open_checkpoint(path: Path) -> tuple[Checkpoint, SavedProgress]:
-    """Read and verify a checkpoint, and its progress, which does not depend on the model.
+def open_checkpoint(path: Path, *, is_verified: bool = False) -> tuple[Checkpoint, SavedProgress]:
+    """Open and verify a checkpoint, and its progress, which does not depend on the model.
+
+    Args:
+        path: of the checkpoint.
+        is_verified: another rank has compared its checksums.
 
     Raises:
         CheckpointError: a file is damaged, or has an impossible value; names file and key.
     """
-    saved, file = load_checkpoint(path), path / STATE
+    saved, file = load_checkpoint(path, is_verified=is_verified), path / STATE
     progress = read_progress(saved.state, file)
     if path.name != f"step-{progress.step}":
         raise CheckpointError(

@@ -120,8 +120,6 @@ class Job:
     unit: str = "tokens"
     #: Estimates the seconds of saving a checkpoint, before the first one.
     save_seconds: Callable[[Checkpoint], float] = lambda checkpoint: 0.0
-    #: Makes the optimiser again, for the parameters that the model has then.
-    make_optimiser: Callable[[], Optimiser] | None = None
     #: The processes that train together.
     world: World = field(default_factory=World)
     #: The new lengths of a run by minutes.

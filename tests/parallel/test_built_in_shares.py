@@ -1,0 +1,80 @@
+"""Ranks that share a model never hold all of it: it is built, and read, share by share."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from pellucid.checkpoints import Checkpoint, Place, Shares, load, read_region, save, write_own
+from pellucid.model import assemble, assemble_empty, draw_weights, has_own_matrices
+from pellucid.parallel import World
+from support.models import PAIRS, VARIANTS
+from support.ranks import run_cases
+
+MODELS = VARIANTS | PAIRS
+
+
+@pytest.mark.parametrize("name", [n for n, m in MODELS.items() if has_own_matrices(m)])
+def test_a_model_built_empty_has_the_numbers_of_one_that_was_not(name: str) -> None:
+    described = MODELS[name]
+    theirs, ours = assemble(described, seed=3), assemble_empty(described)
+    matrices = [m for m in ours.modules() if isinstance(m, nn.Linear | nn.Embedding)]
+    assert all(p.is_meta for module in matrices for p in module.parameters(recurse=False))
+    ours._apply(lambda x: torch.full_like(x, torch.nan, device="cpu") if x.is_meta else x)
+    draw_weights(ours, described, seed=3, put=World().put)
+    for mine, other in (
+        (ours.state_dict(), theirs.state_dict()),
+        (dict(ours.named_buffers()), dict(theirs.named_buffers())),
+    ):
+        assert mine.keys() == other.keys()
+        assert all(torch.equal(tensor, other[key]) for key, tensor in mine.items())
+
+
+def test_a_rank_builds_its_shares_with_one_whole_tensor_at_a_time(tmp_path: Path) -> None:
+    names = ["full/built all weights", "offload/built adapters", "tensor/built all weights"]
+    answers = run_cases(2, names, tmp_path, updates=1)
+    for name, ranks in answers.items():
+        for facts in ranks:
+            assert facts["equal"], name
+            if not name.startswith("tensor"):  # norms and embeddings are whole there
+                small = 0.02 * facts["whole"]  # norms are whole until they are shared
+                assert facts["peak"] <= facts["whole"] / 2 + facts["largest"] + small, (name, facts)
+    adapted = answers["offload/built adapters"][0]
+    assert 0 < adapted["trained"] < answers["full/built all weights"][0]["trained"]
+
+
+def pages_in_memory(file: Path) -> int:
+    """The bytes of a file's mappings that this process has read."""
+    total, counts = 0, False
+    for line in Path("/proc/self/smaps").read_text(encoding="utf-8").splitlines():
+        words = line.split()
+        if "-" in words[0] and not words[0].endswith(":"):
+            counts = words[-1] == str(file)
+        elif counts and words[0] == "Rss:":
+            total += int(words[1]) * 1024
+    return total
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lists the pages of a process")
+@pytest.mark.parametrize("in_shares", [False, True])
+def test_a_rank_reads_only_its_part_of_a_checkpoint(in_shares: bool, tmp_path: Path) -> None:
+    whole = torch.arange(2.0**24).view(4096, 4096)
+    checkpoint, folder = Checkpoint({"w": whole}, {}, {}, {}), tmp_path / "step-1"
+    if in_shares:
+        shares = Shares({"w": Place((4096, 4096), (0, 0))}, 1)
+        checkpoint = Checkpoint({"w": whole}, {}, {}, {}, shares)
+        own = shares._replace(write=lambda partial: write_own(partial, checkpoint, 0))
+        save(folder, Checkpoint({}, {}, {}, {}, own))
+    else:
+        save(folder, checkpoint)
+    (file,) = folder.glob("model*.safetensors")
+    opened = load(folder, is_verified=True)
+    part = read_region(opened.model, "w", (slice(1024, 1536), slice(None)))
+    assert torch.equal(part, whole[1024:1536])
+    # the system maps some pages around those that are read
+    assert whole.nbytes / 8 <= pages_in_memory(file) <= whole.nbytes / 5
+    assert torch.equal(read_region(opened.model, "w", (slice(5, 9), slice(7, 8))), whole[5:9, 7:8])
