@@ -160,8 +160,20 @@ def build_job(
         world=world or World(),
         timetable=timetable or Timetable(),
         record_replan=partial(append_replan, folder.replans),
+        row_multiple=_row_multiple(run, plan),
         average=None if decay is None else WeightAverage(model, decay),
     )
+
+
+def _row_multiple(run: config.Run, plan: config.Plan) -> int | None:
+    """What the rows of an update may be a multiple of; None if only whole batches can be made.
+
+    Batches of examples hold examples of about one length, and a compiled model is compiled anew
+    for another number of rows.
+    """
+    if plan.compile or config.Files not in config.data_for(run.objective):
+        return None
+    return plan.parts or run.training.accumulation
 
 
 def _saver(folder: RunFolder, keep: int) -> Callable[[int, Checkpoint, bool], Path]:

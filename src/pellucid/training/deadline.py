@@ -16,11 +16,18 @@ from pellucid.training.timetable import Clock, Replan, Timetable
 
 #: The pace is the mean over this share of the whole time, and at least over so many updates.
 _WINDOW, _FEWEST = 0.02, 5
+#: Fewer updates are enough if they take this share.
+_LONG_WINDOW = 0.1
 #: If two updates in a row differ from it by more than this factor, only they count.
 _NEW_SPEED = 1.5
 #: The length changes if the end would miss the deadline by more than these shares of the whole time
 #: and of the time left: early on, a pace that varies is no reason.
 _MISS, _MISS_OF_REST = 0.004, 0.04
+#: A run that is over this share of the time too early goes on.
+_MISS_AT_END = 0.02
+#: If an update takes more than this share of the whole time, the last one may be smaller, so that
+#: the end is not half an update early or late.
+_LONG = 0.01
 #: The median of so many latest evaluations, or checkpoints, counts.
 _LATEST = 3
 
@@ -31,14 +38,17 @@ class Deadline:
     Args:
         job: the run.
         seconds: its budget.
-        clock: the times of the run so far.
+        progress: how far the run is, and the time that it has taken so far.
     """
 
-    def __init__(self, job: Job, seconds: float, clock: Clock) -> None:
+    def __init__(self, job: Job, seconds: float, progress: Progress) -> None:
+        clock = progress.clock or Clock()
         self._job = job
         self._seconds = seconds
         #: updates so far, their rows, and the seconds of learning from them; newest last
-        self._rows = deque[tuple[int, int, float]]()
+        start = progress.step
+        self._rows = deque([(start, job.rows_before(start), clock.seconds)])
+        self._is_first = True
         self._paused = 0.0
         #: the seconds of each, and the pace of the updates then
         self._work_times = defaultdict[Work, deque[tuple[float, float | None]]](
@@ -56,7 +66,7 @@ class Deadline:
         budget = job.settings.budget
         if not job.plan.replanned or not isinstance(budget, config.Minutes):
             return None
-        return cls(job, budget.count * 60, progress.clock or Clock())
+        return cls(job, budget.count * 60, progress)
 
     def as_saved(self, step: int, seconds: float) -> dict[str, Any]:
         """The clock for a checkpoint.
@@ -82,18 +92,28 @@ class Deadline:
             seconds: the time that the run has taken.
         """
         entries = self._rows
-        if entries and entries[-1][0] == step:
+        if entries[-1][0] == step:
             return
         entries.append((step, self._job.rows_before(step), seconds - self._paused))
+        if self._is_first and not self._is_long(entries[-1][2] - entries[0][2]):
+            entries.popleft()  # the first update is slower than the others
+        self._is_first = False
         if self._has_new_speed():
             while len(entries) > 3:
                 entries.popleft()
         while (
             len(entries) > 2
             and entries[-1][2] - entries[1][2] >= _WINDOW * self._seconds
-            and entries[-1][0] - entries[1][0] >= _FEWEST
+            and (
+                entries[-1][0] - entries[1][0] >= _FEWEST
+                or entries[-1][2] - entries[1][2] >= _LONG_WINDOW * self._seconds
+            )
         ):
             entries.popleft()
+
+    def _is_long(self, seconds: float) -> bool:
+        """Whether an update of so many seconds counts alone."""
+        return seconds > _LONG * self._seconds
 
     def _has_new_speed(self) -> bool:
         """Whether the last two updates were both much slower, or faster, than those before."""
@@ -128,40 +148,78 @@ class Deadline:
             step: how many updates are done.
             seconds: the time that the run has taken.
         """
-        job, pace, left = self._job, self._pace(), self._seconds - seconds
+        job, left = self._job, self._seconds - seconds
+        planned_steps, is_over = job.plan.grows_over, step >= job.total_steps
+        mean_pace = self._pace()
+        pace = self._careful_pace(is_over=is_over)
         self._first_pace = self._first_pace or pace
-        if pace is None or step <= job.timetable.decided or step >= job.total_steps:
+        if pace is None or mean_pace is None or step <= job.timetable.decided:
             return None
-        miss = abs(left - self._cost(step, job.total_steps, pace))
-        if miss <= max(_MISS * self._seconds, _MISS_OF_REST * left):
+        early = left - self._cost(step, job.timetable, pace)
+        if is_over:
+            is_on_time = early < _MISS_AT_END * self._seconds
+        else:
+            is_on_time = abs(early) <= max(_MISS * self._seconds, _MISS_OF_REST * left)
+        if is_on_time:
             return None
-        progress = job.timetable.progress(step, job.plan.grows_over)
+        # a run that has come to its end too early goes on from its last update's progress
+        progress = job.timetable.progress(step - is_over, planned_steps)
 
-        def cost(total: int) -> float:
-            trial = Replan(step=step, total_steps=total, progress=progress, seconds=seconds)
-            return self._cost(step, total, pace, Timetable((*job.timetable.replans, trial)))
+        def plan(total: int, last_rows: int | None = None) -> Timetable:
+            replan = Replan(
+                step=step,
+                total_steps=total,
+                progress=progress,
+                seconds=seconds,
+                last_rows=last_rows,
+            )
+            return Timetable((*job.timetable.replans, replan))
 
-        rows_left = max(0.0, left) / pace
-        candidates = range(step + 1, step + 2 + math.ceil(rows_left))
-        # the nearest number of updates, so that the run ends within half an update
-        half = pace * job.settings.batch_size / 2
-        total = step + bisect_right(candidates, left + half, key=cost)
-        if total == job.total_steps:
-            return None
-        return Replan(step=step, total_steps=total, progress=progress, seconds=seconds)
+        def cost(timetable: Timetable) -> float:
+            return self._cost(step, timetable, pace)
+
+        # a slow update alone does not end the run
+        fewest = step + (self._cost(step, plan(step), mean_pace) < left)
+        candidates = range(fewest, step + 2 + math.ceil(max(0.0, left) / pace))
+        first_late = bisect_right(candidates, left, key=lambda total: cost(plan(total)))
+        options = [plan(total) for total in candidates[max(0, first_late - 1) : first_late + 1]]
+        late, multiple = options[-1], job.row_multiple
+        total = late.total(planned_steps)
+        is_long = self._is_long(pace * job.settings.batch_size)
+        if multiple is not None and is_long and total > step:
+            whole = job.whole_rows(total - 1, late)
+            fitting = whole - (cost(late) - left) / pace
+            last_rows = max(1, round(fitting / multiple)) * multiple
+            if last_rows < whole:
+                options.append(plan(total, last_rows))
+        if is_over:
+            options.append(job.timetable)
+        nearest = min(options, key=lambda timetable: abs(left - cost(timetable)))
+        is_same = nearest.end(planned_steps) == job.timetable.end(planned_steps)
+        return None if is_same else nearest.replans[-1]
 
     def _pace(self) -> float | None:
         """The seconds of a row, lately; None until enough updates were timed."""
-        if not self._rows:
-            return None
         first, last = self._rows[0], self._rows[-1]
-        return _pace_between(first, last) if last[0] - first[0] >= 2 else None
+        is_enough = last[0] - first[0] >= 2 or self._is_long(last[2] - first[2])
+        return _pace_between(first, last) if is_enough else None
 
-    def _cost(
-        self, step: int, total: int, pace: float, timetable: Timetable | None = None
-    ) -> float:
+    def _careful_pace(self, *, is_over: bool) -> float | None:
+        """The pace, or that of the latest update if updates are long and it was slower.
+
+        If it was an exception, the run comes to its end too early. Then the faster pace counts, so
+        that the run goes on.
+        """
+        pace = self._pace()
+        if pace is None or not self._is_long(pace * self._job.settings.batch_size):
+            return pace
+        last_pace = _pace_between(self._rows[-2], self._rows[-1])
+        return min(pace, last_pace) if is_over else max(pace, last_pace)
+
+    def _cost(self, step: int, timetable: Timetable, pace: float) -> float:
         """The seconds from `step` updates to the end, with the work that is due now."""
         job, settings = self._job, self._job.settings
+        total = timetable.total(job.plan.total_steps)
         rows = job.rows_before(total, timetable) - job.rows_before(step, timetable)
         evaluations = count_remaining(step, total, settings.evaluate_every)
         checkpoints = count_remaining(step, total, settings.checkpoint_every)

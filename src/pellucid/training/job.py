@@ -126,6 +126,9 @@ class Job:
     timetable: Timetable = field(default_factory=Timetable)
     #: Puts a new length on the disk, before it takes effect.
     record_replan: Callable[[Replan], None] = lambda replan: None
+    #: The last update of a run by minutes may learn from any multiple of so many rows; None: only
+    #: from a whole batch.
+    row_multiple: int | None = None
     #: The moving average of the weights, if the run keeps one.
     average: WeightAverage | None = None
 
@@ -150,9 +153,19 @@ class Job:
     def rows_before(self, step: int, timetable: Timetable | None = None) -> int:
         """How many rows the first `step` updates learn from; `timetable` may try out another."""
         times, planned_steps = timetable or self.timetable, self.plan.grows_over
-        return self._rows.before(
+        whole = self._rows.before(
             step, lambda start: times.updates_before(start, planned_steps, step)
         )
+        return whole - sum(
+            self.whole_rows(number - 1, times) - rows
+            for number, rows in times.short_updates().items()
+            if number <= step
+        )
+
+    def whole_rows(self, step: int, timetable: Timetable | None = None) -> int:
+        """The rows of a whole batch after `step` updates; `timetable` may try out another."""
+        moment = (timetable or self.timetable).furthest(step, self.plan.grows_over)
+        return self._rows.size_after(moment)
 
     def batch_of(self, step: int) -> Batch:
         """The batch of the update that follows `step` updates.
@@ -161,13 +174,12 @@ class Job:
             PellucidError: a reward failed.
         """
         growth, planned_steps = self.settings.growth, self.plan.grows_over
-        if growth is None:
-            return self.batch(self.rows_before(step), self.settings.batch_size)
-        moment = self.timetable.furthest(step, planned_steps)
-        batch = self.batch(self.rows_before(step), self._rows.size_after(moment))
+        rows = self.timetable.short_updates().get(step + 1) or self.whole_rows(step)
+        batch = self.batch(self.rows_before(step), rows)
         if not isinstance(growth, config.GrowingLength):
             return batch
         assert isinstance(batch, TokenBatch)  # rows of anything else were refused
+        moment = self.timetable.furthest(step, planned_steps)
         return batch.cut(
             stages(growth, self.model.context_length, planned_steps).size_after(moment)
         )

@@ -6,6 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
+from math import inf
 
 from pellucid.errors import ConfigError
 
@@ -19,19 +20,22 @@ class Replan:
         total_steps: how many updates the run will have.
         progress: the share of the schedule that is done; the rest is spread over the updates left.
         seconds: the time that the run had taken.
+        last_rows: how many rows the last update learns from; None for a whole batch.
     """
 
     step: int
     total_steps: int
     progress: float
     seconds: float
+    last_rows: int | None = None
 
     def __post_init__(self) -> None:
         possible = 0 <= self.step <= self.total_steps < 2**53
+        possible = possible and (self.last_rows is None or 1 <= self.last_rows < 2**53)
         if not possible or not 0 <= self.progress <= 1 or not 0 <= self.seconds < float("inf"):
             raise ConfigError(
-                "expected 0 <= step <= total_steps, progress from 0 to 1 and seconds of at least "
-                f"0, was {self}"
+                "expected 0 <= step <= total_steps, progress from 0 to 1, seconds of at least 0 "
+                f"and last_rows of at least 1, was {self}"
             )
 
 
@@ -91,7 +95,25 @@ class Timetable:
 
     def total(self, planned_steps: int) -> int:
         """How many updates the run has."""
-        return self.replans[-1].total_steps if self.replans else planned_steps
+        return self.end(planned_steps)[0]
+
+    def end(self, planned_steps: int) -> tuple[int, int | None]:
+        """How many updates the run has, and the rows of the last one; None for a whole batch."""
+        if not self.replans:
+            return planned_steps, None
+        return self.replans[-1].total_steps, self.replans[-1].last_rows
+
+    def short_updates(self) -> dict[int, int]:
+        """The rows of the updates that learn from less than a whole batch, by their numbers.
+
+        The last update of a length is one only if no later length came before it.
+        """
+        ends = [*(float(replan.step) for replan in self.replans[1:]), inf]
+        return {
+            replan.total_steps: replan.last_rows
+            for replan, end in zip(self.replans, ends, strict=False)
+            if replan.last_rows is not None and end >= replan.total_steps
+        }
 
     def moment(self, step: int, planned_steps: int) -> float:
         """How many updates of the first plan are as much as the first `step` updates."""
@@ -117,11 +139,13 @@ class Timetable:
         """
         if step <= self.decided:
             return None
+        total_steps, last_rows = self.end(planned_steps)
         return Replan(
             step=step,
-            total_steps=self.total(planned_steps),
+            total_steps=total_steps,
             progress=self.progress(step, planned_steps),
             seconds=seconds,
+            last_rows=last_rows,
         )
 
     def furthest(self, step: int, planned_steps: int) -> float:
