@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import inspect
 import pkgutil
+import re
 from importlib import import_module
 from pathlib import Path
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import pytest
@@ -60,6 +62,57 @@ def test_every_public_method_is_described(room: str) -> None:
         if inspect.isclass(thing)
         for attribute, value in vars(thing).items()
         if not attribute.startswith("_") and isinstance(value, METHODS) and not value.__doc__
+    ]
+    assert bare == []
+
+
+def fields(thing: type[Any]) -> list[str]:
+    """The public fields of a dataclass or a named tuple."""
+    if dataclasses.is_dataclass(thing):
+        names = [field.name for field in dataclasses.fields(thing)]
+    else:
+        names = list(getattr(thing, "_fields", ()))
+    return [name for name in names if not name.startswith("_")]
+
+
+def is_described(field: str, docstring: str) -> bool:
+    """Whether a docstring has the field in its list of attributes, or quotes it in its text."""
+    return bool(re.search(rf"`{field}\b[^`]*`|^ *(\w+, )*{field}(, \w+)*:", docstring, re.M))
+
+
+@pytest.mark.parametrize("room", [room for room in ROOMS if room not in ("config", "transformers")])
+def test_every_field_of_a_public_class_is_described(room: str) -> None:
+    """`tests/test_docs.py` compares docs/config.md with the keys of `config`; `transformers` holds
+    classes of that library, whose fields it describes itself.
+    """
+    bare = [
+        f"{name}.{field}"
+        for name, thing in public(room).items()
+        if inspect.isclass(thing)
+        for field in fields(thing)
+        if not is_described(field, inspect.getdoc(thing) or "")
+    ]
+    assert bare == []
+
+
+@pytest.mark.parametrize(
+    ("field", "expected"), [("a", True), ("b", True), ("c", True), ("d", True), ("e", False)]
+)
+def test_a_field_is_described_by_a_list_or_a_quoted_name(field: str, expected: bool) -> None:
+    docstring = "Holds `a`, `b(i)` and e.\n\nAttributes:\n    c, d: both."
+    assert is_described(field, docstring) is expected
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_public_constant_is_described(room: str) -> None:
+    """A comment `#:` stands above it: the reference has no other text for it."""
+    source = "\n".join(file.read_text("utf-8") for file in FILES)
+    bare = [
+        name
+        for name, thing in public(room).items()
+        if not (isinstance(thing, FunctionType | ModuleType) or inspect.isclass(thing))
+        and not hasattr(thing, "__wrapped__")  # a function with a cache
+        and not re.search(rf"^#: .*\n(?:#: .*\n)*{name}(?: =|: )", source, re.M)
     ]
     assert bare == []
 

@@ -82,3 +82,21 @@ def test_a_dead_link_is_named_with_its_page(tmp_path: Path) -> None:
         "b.html: c.svg leads to no file",
         "b.html: #no leads to no anchor",
     ]
+
+
+def test_arguments_that_share_a_line_are_listed_one_by_one() -> None:
+    pytest.importorskip("griffe", reason="the package griffe is not installed: .[docs]")
+    from docs.site.docstrings import spread
+
+    body = "    As `f`. q, k: (time, d). scale: of the\n    scores: any. Returns (time, time)."
+    assert spread("Args", body, {"q", "k", "scale"}).rstrip().splitlines() == [
+        "As `f`.",
+        "",
+        "Args:",
+        "    q: (time, d).",
+        "    k: (time, d).",
+        "    scale: of the scores: any.",
+        "",
+        "Returns:",
+        "    (time, time).",
+    ]

@@ -6,8 +6,9 @@ anchor of the result is followed. A warning or a dead link fails.
 
 from __future__ import annotations
 
-import shutil
 import subprocess
+import sys
+from importlib.util import find_spec
 
 from docs.site.links import dead_links
 from docs.site.reference import write
@@ -17,11 +18,12 @@ PAGES, SITE = ROOT / "build" / "pages", ROOT / "build" / "site"
 
 
 def main() -> None:
-    if shutil.which("zensical") is None:
+    if find_spec("zensical") is None:
         raise SystemExit("the site needs zensical and mkdocstrings: pip install -e '.[docs]'")
     stage(PAGES)
     write(PAGES)
-    built = subprocess.run(["zensical", "build", "--strict", "--clean"], cwd=ROOT)
+    command = [sys.executable, "-m", "zensical", "build", "--strict", "--clean"]
+    built = subprocess.run(command, cwd=ROOT)
     if built.returncode:
         raise SystemExit(built.returncode)
     if dead := dead_links(SITE):

@@ -1,7 +1,7 @@
 """Gather the hand-written pages of the site, with links that lead somewhere on it.
 
-The site has the documents and the pages of the root. A link to one of them leads to its page on the
-site; a link to a file of the source becomes the file's path as text.
+The site has the documents, the notebooks and the pages of the root. A link to one of them leads to
+its page on the site; a link to a file of the source becomes the file's path as text.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+
+from docs.notebooks.percent import to_page
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -20,6 +22,8 @@ FROM_ROOT = {
     "CHANGELOG.md": "changelog.md",
 }
 LICENCE = "licence.md"
+#: What becomes a page, or is shown on one.
+KINDS = (".md", ".ipynb", ".svg")
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 FENCE = re.compile(r"(^```.*?^```\n?)", re.M | re.S)
 #: A fence that names its file: a title, on the site.
@@ -29,7 +33,7 @@ TITLE = re.compile(r"^```(\w+) (\S+)")
 def sources() -> Iterator[tuple[Path, str]]:
     """Each document or picture, with its path on the site."""
     for file in sorted(DOCS.rglob("*")):
-        if file.suffix in (".md", ".svg"):
+        if file.suffix in KINDS:
             yield file, page_of(file)
     for name, page in FROM_ROOT.items():
         yield ROOT / name, page
@@ -38,6 +42,8 @@ def sources() -> Iterator[tuple[Path, str]]:
 def page_of(file: Path) -> str:
     """The path of a document on the site: the README of a folder is its index."""
     path = file.relative_to(DOCS)
+    if path.suffix == ".ipynb":
+        path = path.with_suffix(".md")
     return (path.with_name("index.md") if path.name == "README.md" else path).as_posix()
 
 
@@ -50,8 +56,9 @@ def stage(place: Path) -> None:
         if source.suffix == ".svg":
             shutil.copyfile(source, target)
         else:
-            text = relinked(source.read_text("utf-8"), source, page)
-            target.write_text(text, "utf-8")
+            is_notebook = source.suffix == ".ipynb"
+            text = to_page(source) if is_notebook else source.read_text("utf-8")
+            target.write_text(relinked(text, source, page), "utf-8")
     licence = (ROOT / "LICENSE").read_text("utf-8")
     (place / LICENCE).write_text(f"# Licence\n\n```text\n{licence}```\n", "utf-8")
 
@@ -79,7 +86,7 @@ def relinked(text: str, source: Path, page: str) -> str:
             return f"[{words}]({up}{LICENCE})"
         if name in FROM_ROOT:
             return f"{picture}[{words}]({up}{FROM_ROOT[name]}{mark}{anchor})"
-        if file.is_relative_to(DOCS) and file.suffix in (".md", ".svg"):
+        if file.is_relative_to(DOCS) and file.suffix in KINDS:
             return f"{picture}[{words}]({up}{page_of(file)}{mark}{anchor})"
         return words if name in words else f"{words} (`{name}`)"
 

@@ -1,5 +1,6 @@
 """The library's version and the version of what it writes to disk. Knows nothing else."""
 
+#: The version of the library, and of the files that it writes.
 __version__ = "0.2.0"
 
 #: Version of run folders and checkpoints. A change of layout raises it and adds a migration

@@ -14,6 +14,10 @@ import pytest
 from pellucid import cores
 from pellucid.cli.examples import EXAMPLES
 from pellucid.cli.main import main, parser
+from pellucid.course import find_lesson
+from pellucid.course.experiments import find as find_experiment
+from pellucid.datasets import DATASETS
+from pellucid.presets import find as find_preset
 
 #: Run as they stand, on a run and a text; the others need a longer training, a network or a person.
 RUN = (
@@ -41,6 +45,16 @@ def test_each_command_has_three_examples_that_it_understands(verb: str) -> None:
     for line in EXAMPLES[verb]:
         arguments = parser().parse_args(shlex.split(line)[1:])
         assert arguments.command == verb
+
+
+def test_the_examples_name_experiments_lessons_datasets_and_presets_that_there_are() -> None:
+    find = {"experiment": find_experiment, "learn": find_lesson, "draw": find_preset}
+    for verb, look_up in find.items():
+        for line in EXAMPLES[verb]:
+            name = shlex.split(line)[2]
+            if name not in ("list", "build"):
+                assert look_up(name)
+    assert EXAMPLES["data"][1].split()[-1] in DATASETS
 
 
 @pytest.fixture

@@ -22,7 +22,12 @@ from pellucid.saved_runs.requirements import kind_of
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How many texts of a model are written at a time, and how many more may wait."""
+    """How many texts of a model are written at a time, and how many more may wait.
+
+    Attributes:
+        rows: texts that are written at a time.
+        waiting: requests that may wait.
+    """
 
     rows: int = 8
     waiting: int = 64
@@ -30,7 +35,13 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSource:
-    """A model that can be opened: its name, its folder, and how."""
+    """A model that can be opened: its name, its folder, and how.
+
+    Attributes:
+        name: what requests call it.
+        folder: of the run or the published model.
+        load: opens it.
+    """
 
     name: str
     folder: Path

@@ -66,6 +66,11 @@ class TokenBatch(Batch):
 
     If attention must not cross documents, `documents` has the number of each token's document. If
     rows have padding, `padding` is true for real tokens.
+
+    Attributes:
+        n_supervised: targets that count in the loss.
+        ids: token ids, (batch, time).
+        targets: (batch, time).
     """
 
     ids: Int[Tensor, "batch time"]
@@ -83,6 +88,11 @@ class PairBatch(Batch):
     """A source for the encoder, and a target for the decoder.
 
     `ids` begin with the token that starts the decoder; `targets` are shifted by one place.
+
+    Attributes:
+        n_supervised: targets that count in the loss.
+        source: ids of the encoder, (batch, source).
+        source_padding: true for real tokens, (batch, source).
     """
 
     source: Int[Tensor, "batch source"]
@@ -93,7 +103,14 @@ class PairBatch(Batch):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelBatch(Batch):
-    """Texts, and the class of each: a number, or a 0 or 1 for every class."""
+    """Texts, and the class of each: a number, or a 0 or 1 for every class.
+
+    Attributes:
+        n_supervised: texts that count in the loss.
+        ids: token ids, (batch, time).
+        padding: true for real tokens, (batch, time).
+        labels: (batch,) with the number of a class, or (batch, classes) with 0 and 1.
+    """
 
     ids: Int[Tensor, "batch time"]
     padding: Bool[Tensor, "batch time"]
@@ -105,6 +122,9 @@ class PreferenceBatch(Batch):
     """Two answers to each prompt, a chosen and a rejected one; the targets are their tokens.
 
     A row of `chosen` and the same row of `rejected` are a pair; they may differ in length.
+
+    Attributes:
+        n_supervised: pairs that count in the loss.
     """
 
     chosen: TokenBatch
@@ -118,6 +138,13 @@ class RolloutBatch(Batch):
     Targets are the sampled tokens. `sampled_log_p` and `reference_log_p` are the log-probabilities
     of the targets under the model that sampled them and under the reference, and 0 at positions
     without a target.
+
+    Attributes:
+        n_supervised: targets that count in the loss.
+        ids: token ids, (batch, time).
+        targets: (batch, time); `IGNORED` outside of answers.
+        advantages: how much better each answer is than the others of its prompt, (batch,).
+        rewards: of each answer, (batch,).
     """
 
     ids: Int[Tensor, "batch time"]
@@ -192,6 +219,10 @@ class Loss:
 
     The part `loss_nats` always exists: the loss without smoothing and penalties, to compare runs.
     Each part is the batch's share of the whole update, so that the parts add up.
+
+    Attributes:
+        total: what is minimised.
+        parts: each part, by name.
     """
 
     total: Float[Tensor, ""]

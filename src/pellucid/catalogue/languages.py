@@ -16,6 +16,7 @@ from pellucid.reader import parse_toml
 #: A text, or its plural forms by the categories of Unicode's CLDR.
 Text = str | Mapping[str, str]
 
+#: The language that all texts are written in first.
 SOURCE = "en"
 #: The plural forms of each language. Its name is a language tag, as in HTML.
 LANGUAGES: Mapping[str, tuple[str, ...]] = {

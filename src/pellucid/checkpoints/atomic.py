@@ -53,8 +53,11 @@ def _disk_errors(path: Path) -> Generator[None]:
         ) from error
 
 
+#: Write a text file whole, as `disk.write_text`; a full disk is a `CheckpointError`.
 write_text = _explain_errors(disk.write_text)
+#: Write a file of bytes whole, as `disk.write_bytes`.
 write_bytes = _explain_errors(disk.write_bytes)
+#: Write a folder whole, as `disk.write_folder`.
 write_folder = _explain_errors(disk.write_folder)
 
 

@@ -41,6 +41,7 @@ from pellucid.version import FORMAT, READABLE, __version__
 MODEL = "model.safetensors"
 OPTIMISER = "optimiser.safetensors"
 RANDOM = "random.safetensors"
+#: How far a run is, as JSON.
 STATE = "state.json"
 MANIFEST = "checkpoint.json"
 #: All files of a checkpoint's folder.
@@ -51,7 +52,14 @@ _WINDOWS = os.name == "nt"
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The content of a checkpoint; with `shares`, model and optimiser are this rank's shares."""
+    """The content of a checkpoint; with `shares`, model and optimiser are this rank's shares.
+
+    Attributes:
+        model: tensors by name.
+        optimiser: tensors by name.
+        random: states of random generators.
+        state: how far the run is, as JSON.
+    """
 
     model: Mapping[str, Tensor]
     optimiser: Mapping[str, Tensor]
@@ -62,7 +70,15 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedProgress:
-    """How far a run is, without tensors; a loss is None until it is measured."""
+    """How far a run is, without tensors; a loss is None until it is measured.
+
+    Attributes:
+        step: updates that are done.
+        tokens: terms that the run has learnt from.
+        best_loss: the lowest held-out loss, in nats.
+        best_saved_loss: the lowest one with a checkpoint.
+        stale_evaluations: evaluations since the lowest loss.
+    """
 
     step: int
     tokens: int

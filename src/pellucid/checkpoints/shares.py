@@ -30,7 +30,12 @@ GROUPS = ("model", "optimiser")
 
 
 class Place(NamedTuple):
-    """The shape of a whole tensor, and where a share of it begins."""
+    """The shape of a whole tensor, and where a share of it begins.
+
+    Attributes:
+        shape: of the whole tensor.
+        offset: where the share begins, for each dimension.
+    """
 
     shape: tuple[int, ...]
     offset: tuple[int, ...]

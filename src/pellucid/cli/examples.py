@@ -32,9 +32,9 @@ EXAMPLES: dict[str, tuple[str, str, str]] = {
         "pellucid translate runs/pairs 'a red house' --json",
     ),
     "fill": (
-        "pellucid fill runs/masked 'The capital of France is [MASK].'",
-        "pellucid fill runs/masked 'The [MASK] sat on the mat.' --top 3",
-        "pellucid fill runs/masked 'The [MASK] sat on the mat.' --json",
+        "pellucid fill runs/masked 'The capital of France is <mask>.'",
+        "pellucid fill runs/masked 'The <mask> sat on the mat.' --top 3",
+        "pellucid fill runs/masked 'The <mask> sat on the mat.' --json",
     ),
     "embed": (
         "pellucid embed runs/my-run 'a first text' 'a second text'",
@@ -163,7 +163,7 @@ EXAMPLES: dict[str, tuple[str, str, str]] = {
     ),
     "experiment": (
         "pellucid experiment list",
-        "pellucid experiment softmax-saturates --quick",
+        "pellucid experiment softmax-saturation --quick",
         "pellucid experiment muon-against-adamw --quick --out muon.html",
     ),
     "equations": (

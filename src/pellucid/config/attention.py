@@ -161,6 +161,7 @@ class NeuralMemory(Checked):
     frozen: bool = False
 
 
+#: Attention that is alike in all layers.
 OneAttention = MultiHead | LatentAttention | LinearAttention | NeuralMemory
 
 
@@ -202,4 +203,5 @@ class Alternating(Checked):
         check_turns(self, self.layers, self.first)
 
 
+#: The attention of a stack.
 Attention = OneAttention | Alternating

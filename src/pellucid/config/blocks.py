@@ -11,6 +11,7 @@ from typing import Literal
 from pellucid.config.checks import Checked, Count, NotNegative, Positive, check_turns
 from pellucid.errors import ConfigError
 
+#: The function between the two matrices of a feed-forward layer.
 Activation = Literal[
     "relu", "relu_squared", "gelu", "gelu_tanh", "quick_gelu", "silu", "sigmoid", "tanh"
 ]
@@ -53,6 +54,7 @@ class ClampedGatedMLP(Checked):
     slope: Positive
 
 
+#: A feed-forward layer that all tokens use.
 DenseFeedForward = MLP | GatedMLP | ClampedGatedMLP
 
 
@@ -144,6 +146,7 @@ class Experts(Checked):
             )
 
 
+#: A feed-forward layer that is alike in all blocks.
 OneFeedForward = DenseFeedForward | Experts
 
 
@@ -162,6 +165,7 @@ class AlternatingFeedForward(Checked):
         check_turns(self, self.layers, self.first)
 
 
+#: The feed-forward layers of a stack.
 FeedForward = OneFeedForward | AlternatingFeedForward
 
 
@@ -214,4 +218,5 @@ class NoResidual:
     """f(norm(x)): no residual path. Use it to see why models have one."""
 
 
+#: How a block adds to its input.
 Residual = PreNorm | PostNorm | OutputNorm | SandwichNorm | DeepNorm | Parallel | NoResidual

@@ -70,4 +70,5 @@ class Prompts(Checked):
     template: str | None = None
 
 
+#: A corpus of rows with columns.
 Rows = Conversations | Pairs | Labelled | Preferences | Prompts

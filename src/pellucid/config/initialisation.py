@@ -25,6 +25,7 @@ class Xavier:
     """std = sqrt(2 / (n_in + n_out)): a compromise between forward and backward variance."""
 
 
+#: How layers that write to the residual stream start.
 Outputs = Literal["plain", "depth_scaled", "zero"]
 
 

@@ -88,6 +88,7 @@ class InstanceNorm(Checked):
     eps: Positive
 
 
+#: A normalisation of states.
 Norm = LayerNorm | RMSNorm | BatchNorm | GroupNorm | InstanceNorm
 
 
@@ -103,4 +104,5 @@ class SpectralNorm(Checked):
     power_iterations: Count
 
 
+#: A normalisation of weights.
 Reparametrisation = WeightNorm | SpectralNorm

@@ -172,6 +172,7 @@ class PolicyGradient(Checked):
     entropy_bonus: NotNegative = 0.0
 
 
+#: What a model learns.
 Objective = (
     NextToken
     | MLM

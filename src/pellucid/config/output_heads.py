@@ -108,6 +108,7 @@ class ClassificationHead(Checked):
         return self.classes
 
 
+#: The last layer of a model.
 Head = LanguageHead | NoHead | ClassificationHead
 
 #: One logit per token, without the optional parts.

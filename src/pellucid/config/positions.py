@@ -43,10 +43,7 @@ class Sinusoidal(Checked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShawRelative(Checked):
-    """A trained vector per distance, up to `max_distance` to either side, added to the keys.
-
-    With `values` another one is added to the values.
-    """
+    """A trained vector per distance to `max_distance`, added to keys, and if `values` to values."""
 
     max_distance: Count
     values: bool
@@ -216,6 +213,7 @@ class LongRoPE(Checked):
             )
 
 
+#: How rotary positions are stretched to longer texts.
 RotaryScaling = LinearScaling | NTKScaling | YaRN | Llama3Scaling | DynamicNTK | LongRoPE
 
 
@@ -254,6 +252,7 @@ class ALiBi(Checked):
     rounded: bool = False
 
 
+#: Positions that are alike in all layers.
 OnePositions = (
     NoPositions | Learned | Sinusoidal | ShawRelative | BucketedBias | Disentangled | Rotary | ALiBi
 )
@@ -286,6 +285,7 @@ class AlternatingPositions(Checked):
                 )
 
 
+#: How a stack knows the order of tokens.
 Positions = OnePositions | AlternatingPositions
 
 

@@ -70,7 +70,9 @@ class Mixture(Checked):
             )
 
 
+#: A corpus of plain texts.
 Documents = StandardLibrary | Files | Mixture
+#: What a model learns from.
 Corpus = Documents | Rows
 
 
@@ -116,7 +118,9 @@ class FromFile:
     path: str
 
 
+#: Tokens that an objective needs of a tokenizer.
 SpecialTokens = tuple[Literal["mask", "sentinels"], ...]
+#: How text becomes token ids.
 Tokenizer = Bytes | Characters | BytePairs | Words | WordPiece | FromFile
 
 

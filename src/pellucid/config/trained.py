@@ -38,4 +38,5 @@ class LoRA(Checked):
             raise ConfigError('targets must name at least one linear layer, such as "query"')
 
 
+#: Which weights are trained.
 Trained = LastLayers | LoRA

@@ -57,6 +57,7 @@ class Muon(Checked):
     rest: AdamW
 
 
+#: How gradients become updates.
 Optimiser = AdamW | Adam | SGD | Muon
 
 
@@ -99,6 +100,7 @@ class WarmUpStableDecay(Checked):
             )
 
 
+#: How the learning rate changes over a run.
 Schedule = Cosine | Linear | Constant | WarmUpStableDecay
 
 
@@ -133,6 +135,7 @@ class Epochs(Checked):
     count: Positive
 
 
+#: How long a run is.
 Budget = Steps | Tokens | Minutes | Epochs
 
 
@@ -159,6 +162,7 @@ class GrowingLength(Checked):
     until: PositiveFraction
 
 
+#: What grows while a model trains.
 Growth = GrowingBatch | GrowingLength
 
 

@@ -38,7 +38,14 @@ from pellucid.counting.parameters import (
 
 @dataclass(frozen=True, slots=True)
 class FlopRow:
-    """A part, its FLOPs per token in each direction, and the formula of the forward pass."""
+    """A part, its FLOPs per token in each direction, and the formula of the forward pass.
+
+    Attributes:
+        part: the name of the part.
+        forward: FLOPs per token.
+        backward: FLOPs per token.
+        formula: of the forward pass.
+    """
 
     part: str
     forward: int

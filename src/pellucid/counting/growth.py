@@ -35,6 +35,12 @@ class GrowthRow:
     `work_formula` counts FLOPs of one layer over a whole text; `step` is the work of one more
     token. `cache_bytes_per_token` and `state_bytes` are for all `layers` together, and 0 in an
     encoder, which keeps nothing. `kept_formula` counts their numbers.
+
+    Attributes:
+        part: the kind of attention.
+        work: how the work grows, such as "T^2".
+        memory: how the memory grows.
+        words: the same in a sentence.
     """
 
     part: str

@@ -17,6 +17,7 @@ from pellucid.counting.parameters import parameter_count
 from pellucid.counting.trained import matrix_shapes
 from pellucid.errors import ConfigError
 
+#: Which devices share weights, gradients and moments.
 Shard = Literal["none", "full", "node"]
 
 
@@ -94,7 +95,13 @@ ONE_DEVICE = Layout()
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """The weights that are gathered together: a block, all blocks, and the rest (the root)."""
+    """The weights that are gathered together: a block, all blocks, and the rest (the root).
+
+    Attributes:
+        block: parameters of a block, the mean of all.
+        blocks: parameters of all blocks.
+        root: parameters of the rest.
+    """
 
     block: int
     blocks: int

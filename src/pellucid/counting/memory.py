@@ -14,7 +14,14 @@ from pellucid.counting.trained import TrainedCounts, count_trained
 
 @dataclass(frozen=True, slots=True)
 class MemoryRow:
-    """A part of the memory in bytes, the formula, and the settings that make it smaller."""
+    """A part of the memory in bytes, the formula, and the settings that make it smaller.
+
+    Attributes:
+        part: the name of the part.
+        n_bytes: its size.
+        formula: how it follows.
+        lower: settings that make it smaller.
+    """
 
     part: str
     n_bytes: int

@@ -47,17 +47,18 @@ from pellucid.counting.part_formulas import (
 
 @dataclass(frozen=True, slots=True)
 class ParameterRow:
-    """A part, how often it occurs, the parameters of all of its copies, and the formula."""
+    """A `part`, its `times`, the parameters of all its copies (`count`), and their `formula`.
+
+    `hidden` is the part of `count` in hidden matrices: no embeddings, output head, gains or biases.
+    `uses` counts the places that use the copies, `idle` the parameters that a token skips.
+    """
 
     part: str
     times: int
     count: int
     formula: str
-    #: the part of `count` in hidden matrices: no embeddings, output head, gains or biases
     hidden: int = 0
-    #: how many places use the copies; more than `times` if layers share their weights
     uses: int = 1
-    #: the part of `count` in experts that a token does not use
     idle: int = 0
 
     @property

@@ -73,7 +73,7 @@ _GPU_HOLES = 0.087
 
 @dataclass(frozen=True, slots=True)
 class MemoryEstimate:
-    """Bytes by term; the first term is the process itself."""
+    """Bytes by term, in `rows`; the first term is the process itself."""
 
     rows: tuple[MemoryRow, ...]
 

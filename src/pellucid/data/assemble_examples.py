@@ -34,6 +34,7 @@ from pellucid.data.table_rows import Row
 from pellucid.errors import TextError
 from pellucid.tokenizers import Tokenizer
 
+#: The columns of a table, by the objective that reads them.
 Columns = ConversationColumns | PairColumns | LabelColumns | PreferenceColumns | PromptColumns
 
 

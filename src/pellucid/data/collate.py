@@ -43,6 +43,9 @@ class Answers:
     """Columns "ids" and "supervised" as a `TokenBatch`: one example in a row.
 
     No row is longer than `longest`, the context of the model.
+
+    Attributes:
+        pad_id: the token of padding.
     """
 
     pad_id: int
@@ -64,6 +67,10 @@ class TwoTexts:
 
     The decoder begins with `start_id`; if it is None, each target already begins with the token
     that starts the decoder.
+
+    Attributes:
+        pad_id: the token of padding.
+        longest: tokens of a text at most.
     """
 
     pad_id: int
@@ -97,6 +104,11 @@ class ClassLabels:
     """Columns "ids" and "label" as a `LabelBatch`.
 
     A label is the number of the class; with `multi_label`, it is a 0 or 1 for each class.
+
+    Attributes:
+        pad_id: the token of padding.
+        longest: tokens of a row at most.
+        n_classes: how many classes there are.
     """
 
     pad_id: int
@@ -137,7 +149,12 @@ class ClassLabels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TwoAnswers:
-    """Columns "prompt", "chosen" and "rejected" as a `PreferenceBatch`."""
+    """Columns "prompt", "chosen" and "rejected" as a `PreferenceBatch`.
+
+    Attributes:
+        pad_id: the token of padding.
+        longest: tokens of a row at most.
+    """
 
     pad_id: int
     longest: int
@@ -169,7 +186,13 @@ class TwoAnswers:
 
 @dataclass(frozen=True, slots=True)
 class PromptBatch:
-    """Prompts to answer, and the row of each: as JSON, and its number."""
+    """Prompts to answer, and the row of each: as JSON, and its number.
+
+    Attributes:
+        ids: token ids of each prompt.
+        texts: the row of each as JSON.
+        rows: the number of each row.
+    """
 
     ids: tuple[tuple[int, ...], ...]
     texts: tuple[str, ...]

@@ -8,7 +8,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A text with a name that says where it came from; a model never reads the name."""
+    """A text with a name that says where it came from; a model never reads the name.
+
+    Attributes:
+        name: the file, and the row of a table.
+        text: the content.
+    """
 
     name: str
     text: str
@@ -19,6 +24,10 @@ class Piece:
     """A part of a document. Most documents are one piece; a long one comes in several, in order.
 
     `last` is true for the piece that ends the document. `source` is its number in a mixture.
+
+    Attributes:
+        name: of the document.
+        text: of this part.
     """
 
     name: str
@@ -29,16 +38,24 @@ class Piece:
 
 @dataclass(slots=True, kw_only=True)
 class ReadCounts:
-    """How many files, rows and documents were read, and how many were skipped or repeated."""
+    """How many files, rows and documents were read, and how many were skipped or repeated.
+
+    Attributes:
+        files: that were read.
+        tables: how many of them are tables.
+        rows: of these tables.
+        empty_rows: skipped rows: their text is empty, null or blank.
+        other_files: skipped files: in a folder, only files with known endings are read.
+        duplicates: documents with exactly the text of an earlier one.
+        duplicate_bytes: their size.
+        duplicates_dropped: whether they were left out.
+    """
 
     files: int = 0
     tables: int = 0
     rows: int = 0
-    #: skipped rows: their text is empty, null or blank
     empty_rows: int = 0
-    #: skipped files: in a folder, only files with known endings are read
     other_files: int = 0
-    #: documents with exactly the text of an earlier one
     duplicates: int = 0
     duplicate_bytes: int = 0
     duplicates_dropped: bool = False

@@ -59,6 +59,13 @@ class EncodedCounts:
 
     `lossy` counts documents that decode to another text; `in_lossy` is true if the last stretch
     belongs to one.
+
+    Attributes:
+        stretches: how many were encoded.
+        documents: that they belong to.
+        n_bytes: of their text, as UTF-8.
+        n_tokens: of all stretches.
+        unknown: tokens that are the unknown token.
     """
 
     stretches: int = 0
@@ -83,7 +90,15 @@ class EncodedCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """Counts over a text; `changed` counts documents that decode to another text."""
+    """Counts over a text; `changed` counts documents that decode to another text.
+
+    Attributes:
+        vocab_size: of the tokenizer.
+        tokens: of the text.
+        bytes_per_token: the mean.
+        unknown: tokens that are the unknown token.
+        documents: of the text.
+    """
 
     vocab_size: int
     tokens: int

@@ -34,7 +34,11 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The reason why a row is skipped."""
+    """The reason why a row is skipped.
+
+    Attributes:
+        reason: in words.
+    """
 
     reason: str
 

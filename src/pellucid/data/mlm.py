@@ -33,6 +33,11 @@ class Masking:
     Of the chosen tokens, the share `masked` becomes the mask token, the share `replaced` an
     ordinary token at random, and the others stay. `before` and `after` are the tokens that frame
     each window, as they frame a text when you use the model.
+
+    Attributes:
+        whole_words: whether all tokens of a word are chosen together.
+        mask_id: the mask token.
+        vocabulary: the ids that a random token is drawn from.
     """
 
     chosen: float

@@ -216,6 +216,11 @@ class Packing:
 
     Place i takes an example of `lengths[i]` tokens, sorted from long to short. The places of row r
     are `places[starts[r] : starts[r + 1]]`.
+
+    Attributes:
+        lengths: tokens of each place, the longest first.
+        places: places, row after row.
+        starts: where each row begins in `places`.
     """
 
     lengths: Indices

@@ -18,21 +18,30 @@ _MAX_LOCATIONS = 5
 
 @dataclass(slots=True)
 class RowCounts:
-    """Counts that grow while rows are encoded."""
+    """Counts that grow while rows are encoded.
+
+    Attributes:
+        rows: that were read.
+        examples: that were made of them.
+        dropped: rows that were left out, by reason.
+        first_dropped: the first such rows of each reason.
+        truncated: examples with a part that did not fit into the window.
+        endless: examples whose answer has no end for the model to learn.
+        tokens: of all examples.
+        supervised: tokens that are learnt.
+        labels: how many examples each class has, by its number.
+    """
 
     rows: int = 0
     examples: int = 0
     #: by reason: how many rows were skipped, and the first of them
     dropped: Counter[str] = field(default_factory=Counter[str])
     first_dropped: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
-    #: examples with a part that did not fit into the window
     truncated: int = 0
-    #: examples whose answer has no end for the model to learn
     endless: int = 0
     #: all tokens, and how many of them the model predicts
     tokens: int = 0
     supervised: int = 0
-    #: how many examples each class has, by its number
     labels: Counter[int] = field(default_factory=Counter[int])
 
     def table(self) -> dict[str, Any]:

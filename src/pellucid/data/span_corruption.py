@@ -35,6 +35,10 @@ class Spans:
     """The share of tokens to cut out, in spans of `mean_span` tokens on average.
 
     Sources and targets end with `end_id`; the decoder begins with `start_id`.
+
+    Attributes:
+        corrupted: the share of tokens to cut out.
+        sentinels: ids that stand for the spans, in order.
     """
 
     corrupted: float

@@ -23,7 +23,12 @@ Read = Callable[[], Iterable[Piece]]
 
 @dataclass(frozen=True, slots=True)
 class CorpusSide:
-    """One side of a split: the bytes of each document, and a function that reads all pieces."""
+    """One side of a split: the bytes of each document, and a function that reads all pieces.
+
+    Attributes:
+        sizes: bytes of each document, (documents,).
+        pieces: reads all documents, in order.
+    """
 
     sizes: npt.NDArray[np.int64]
     pieces: Callable[[], Iterator[Piece]]
@@ -45,6 +50,10 @@ class DividedCorpus:
 
     `split_by` is "documents" or "tails"; `sha256` is a hash of everything that decides the content
     of both sides.
+
+    Attributes:
+        train: what the model learns from.
+        held_out: what it is evaluated on.
     """
 
     train: CorpusSide
@@ -55,7 +64,13 @@ class DividedCorpus:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """As `DividedCorpus`, with all texts in memory."""
+    """As `DividedCorpus`, with all texts in memory.
+
+    Attributes:
+        train: documents to learn from.
+        held_out: documents to evaluate on.
+        split_by: "documents" or "tails".
+    """
 
     train: tuple[Document, ...]
     held_out: tuple[Document, ...]

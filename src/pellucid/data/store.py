@@ -64,7 +64,12 @@ def gather(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ragged:
-    """Lists of whole numbers of any length, end to end; list i starts at `starts[i]`."""
+    """Lists of whole numbers of any length, end to end; list i starts at `starts[i]`.
+
+    Attributes:
+        flat: all numbers.
+        starts: where each list begins.
+    """
 
     flat: npt.NDArray[Any]
     starts: npt.NDArray[Any]
@@ -134,7 +139,14 @@ class Examples:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreparedData:
-    """Both sides, memory-mapped, their manifest, and the counts of rows as JSON."""
+    """Both sides, memory-mapped, their manifest, and the counts of rows as JSON.
+
+    Attributes:
+        train: examples to learn from.
+        held_out: examples to evaluate on.
+        manifest: how they were made.
+        census: counts of rows.
+    """
 
     train: Examples
     held_out: Examples

@@ -27,7 +27,13 @@ TABLES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".arrow")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The values of one row by column; `location` is its name in messages."""
+    """The values of one row by column; `location` is its name in messages.
+
+    Attributes:
+        file: of the table.
+        number: of the row, from 1.
+        values: by column.
+    """
 
     file: str
     number: int

@@ -20,7 +20,13 @@ from pellucid.errors import TextError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One file: its name, its size and its SHA-256; None if they are not published."""
+    """One file: its name, its size and its SHA-256; None if they are not published.
+
+    Attributes:
+        name: of the file.
+        n_bytes: its size.
+        sha256: of its content.
+    """
 
     name: str
     n_bytes: int | None
@@ -32,6 +38,11 @@ class Dataset:
     """A dataset: `base` is the address of the folder of its files.
 
     `train` is the file to train on; if it is a table, `field` is the column with the text.
+
+    Attributes:
+        description: one line.
+        licence: as its publishers name it.
+        parts: its files.
     """
 
     description: str
@@ -63,6 +74,7 @@ _STORIES_VALID = Part(
     sha256="6874bae9a4c1a4e7edcf0e53b86c17817e9cf881fc75ff2368da457b80c0585d",
 )
 
+#: Every public dataset by its name.
 DATASETS: Mapping[str, Dataset] = {
     "tinyshakespeare": Dataset(
         description="40,000 lines from Shakespeare's plays, as one text",

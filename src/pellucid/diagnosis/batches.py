@@ -19,6 +19,10 @@ class Examples:
     """Batches of ids, and the labels of the first batch; `padding` is True for real tokens.
 
     `source` holds the encoder's ids; `batches` then holds the decoder's.
+
+    Attributes:
+        labels: of the first batch, in the form that the loss takes.
+        source_padding: true for real tokens of the encoder.
     """
 
     batches: tuple[Tensor, ...]

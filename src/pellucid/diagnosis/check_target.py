@@ -46,7 +46,12 @@ _TRAINED_AFTER = 200
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A description of the checked model and data, and the findings."""
+    """A description of the checked model and data, and the findings.
+
+    Attributes:
+        target: what was checked, in words.
+        findings: the gravest first.
+    """
 
     target: str
     findings: tuple[Finding, ...]

@@ -18,6 +18,7 @@ from pellucid.errors import ConfigError
 from pellucid.json_text import json_text
 from pellucid.reader import parse_toml
 
+#: How bad a finding is, the mildest first.
 Severity = Literal["note", "warn", "fault", "fatal"]
 
 #: From harmless to hopeless.
@@ -27,10 +28,12 @@ Value = float | int | str | bool
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Code:
-    """The record of a code: its meaning, its threshold, and the source of the threshold.
+    """The record of a `code`: its meaning, its threshold, and the `source` of the threshold.
 
-    `limits` are the numbers in the threshold, by name. `explains` lists the signs and codes that
-    it causes; a pattern may end in `*`.
+    `title` is the fault in a few words, `explanation` why it matters, `threshold` when it is named,
+    and `fix` what to do. `severity` is note, warn, fault or fatal. `fixes` are changes that a proof
+    can try. `limits` are the numbers in the threshold, by name. `explains` lists the signs and
+    codes that it causes; a pattern may end in `*`.
     """
 
     code: str
@@ -82,7 +85,7 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A sign, its value, the expected value, and the source of the expectation."""
+    """A `sign`, its `value`, the `expected` value in words, and the `source` of the expectation."""
 
     sign: str
     value: float | int | str
@@ -94,7 +97,9 @@ class Evidence:
 class Finding:
     """One fault, or a note that is worth a look.
 
-    `where` names a module, a parameter, a batch or a config key. `patch` holds the `--set`
+    `code`, such as "ATT001", and `severity` (note, warn, fault, fatal) say which; `what` is the
+    fault in this training, with its `evidence`, the likeliest `cause`, the `fix`, and the page in
+    `docs`. `where` names a module, a parameter, a batch or a config key. `patch` holds the `--set`
     assignments of a fix that changes the config. `step` is the update at which it showed, 0 before
     the first. `confidence` is between 0 and 1.
     """

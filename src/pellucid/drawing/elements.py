@@ -96,7 +96,14 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A title and a sentence, columns of parts, and the links between them."""
+    """A title and a sentence, columns of parts, and the links between them.
+
+    Attributes:
+        title: of the drawing.
+        sentence: what it shows.
+        columns: parts, from the left.
+        links: arrows between parts.
+    """
 
     title: str
     sentence: str

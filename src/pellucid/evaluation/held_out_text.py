@@ -46,6 +46,11 @@ class Evaluation:
     little. `changed_documents` counts documents that differ from their decoded tokens: they are
     lower-cased, or have other white space. Token ids have no `n_bytes`: without a tokenizer, nobody
     knows their text. `standard_error` is of the loss, over windows.
+
+    Attributes:
+        loss_nats: the mean of -log p, in nats per token.
+        tokens: how many tokens were predicted.
+        unknown_tokens: how many of them are the unknown token.
     """
 
     loss_nats: float

@@ -34,6 +34,14 @@ class Sentence:
     the loss is made of; None leaves it to the trace. `is_example` says whether it is the loss of
     the run's objective on one of its examples, and
     `loss_note` why not. `companion` is the other text in that loss.
+
+    Attributes:
+        text: the sentence.
+        kind: of the model: decoder, encoder or encoder-decoder.
+        ids: token ids.
+        pieces: the text of each token.
+        source_ids: token ids of the encoder; None without one.
+        source_pieces: the text of each of them.
     """
 
     text: str

@@ -18,6 +18,13 @@ class TokenReading:
 
     `position` counts from 1; the begin-of-text token at 0 is given, not predicted. The surprisal is
     -log2 p.
+
+    Attributes:
+        token_id: the id of the token.
+        token: its text.
+        probability: between 0 and 1.
+        surprisal_bits: in bits.
+        expected: the likeliest tokens there, with their probabilities.
     """
 
     position: int
@@ -30,7 +37,14 @@ class TokenReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """A sentence, and the likeliest tokens after it; `notes` are sentences for you."""
+    """A sentence, and the likeliest tokens after it; `notes` are sentences for you.
+
+    Attributes:
+        sentence: the text.
+        tokens: each token with its probability.
+        follows: the likeliest next tokens with their probabilities.
+        guessing_bits: what an even guess pays for each token.
+    """
 
     sentence: str
     tokens: tuple[TokenReading, ...]

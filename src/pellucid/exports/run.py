@@ -13,6 +13,7 @@ from pellucid.exports.published import write_transformers
 from pellucid.exports.subject import Exported, open_subject
 from pellucid.saved_runs.folder import refuse_taken
 
+#: What an export is for.
 Format = Literal["transformers", "gguf", "onnx"]
 #: The formats, in the order in which help lists them.
 FORMATS: tuple[Format, ...] = get_args(Format)

@@ -25,6 +25,9 @@ class Exported:
 
     `family` is the architecture that the files name. `notes` are sentences about parts that were
     added without an effect, and about what a reader has to know.
+
+    Attributes:
+        folder: the new folder.
     """
 
     folder: Path

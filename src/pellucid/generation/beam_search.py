@@ -24,6 +24,13 @@ class BeamContinuation(Continuation):
     """A text of a beam search, with its score.
 
     `total_log_p` is log P of the whole text, including its end token if it ended.
+
+    Attributes:
+        text: the continuation, without the prompt.
+        ids: its token ids.
+        stopped: "end", "stop" or "length".
+        log_p: log P of each token, in nats.
+        score: log P divided by length^length_penalty, by which beams are ranked.
     """
 
     score: float

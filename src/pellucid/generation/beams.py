@@ -34,6 +34,10 @@ class Beams:
 
     The search returns `n_best` texts. `early_stopping` is as in transformers. A text ends only
     after `min_new_tokens`, and is cut after `max_new_tokens`.
+
+    Attributes:
+        n_beams: how many texts are kept at each step.
+        length_penalty: the power of the length that scores are divided by.
     """
 
     n_beams: int = 4
@@ -72,7 +76,13 @@ class Beams:
 
 
 class Hypothesis(NamedTuple):
-    """A complete text: its ids (with the end token if it `ended`), log P of each, and its score."""
+    """A complete text: its ids (with the end token if it `ended`), log P of each, and its score.
+
+    Attributes:
+        ids: the token ids.
+        log_p: log P of each token, in nats.
+        score: by which texts are compared.
+    """
 
     ids: tuple[int, ...]
     log_p: tuple[float, ...]

@@ -26,7 +26,13 @@ from pellucid.model import Encoded, KeysAndValues, KeyValueCache, Transformer
 
 @dataclass(slots=True, eq=False)
 class OpenText:
-    """A text that is being written: its slot, its caches, and how many tokens they hold."""
+    """A text that is being written: its slot, its caches, and how many tokens they hold.
+
+    Attributes:
+        slot: its row in the batch.
+        caches: keys and values, one cache for each layer.
+        encoded: the encoder's states of an encoder-decoder.
+    """
 
     slot: int
     caches: list[KeyValueCache]

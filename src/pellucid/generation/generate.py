@@ -40,6 +40,10 @@ class SampledToken:
 
     log P is before the repetition penalty, the temperature and the filters, so it equals the log P
     of scoring the text.
+
+    Attributes:
+        token_id: the id of the token.
+        log_p: in nats.
     """
 
     token_id: int
@@ -52,6 +56,9 @@ class Continuation:
 
     `log_p` has one number for each of `ids` (see `SampledToken`). Comparisons ignore it, because
     its rounding depends on the other prompts of the batch.
+
+    Attributes:
+        text: the continuation, without the prompt.
     """
 
     text: str

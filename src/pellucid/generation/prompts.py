@@ -15,7 +15,12 @@ from pellucid.tokenizers import Framing, Tokenizer
 
 
 class Start(NamedTuple):
-    """The token ids that each row continues, and the encoder's states; row i is for text i."""
+    """The token ids that each row continues, and the encoder's states; row i is for text i.
+
+    Attributes:
+        ids: token ids, one list for each row.
+        encoded: the encoder's states; None for a decoder.
+    """
 
     ids: list[list[int]]
     encoded: Encoded | None

@@ -30,6 +30,12 @@ class Sampling:
     Temperature 0 is greedy. The order is: `repetition_penalty` lowers the logits of tokens that are
     in the text or its prompt (1 changes nothing); then the temperature, `top_k`, `top_p`, `min_p`.
     `guesses` changes no token: one text is written faster where it repeats itself (`guessing`).
+
+    Attributes:
+        max_new_tokens: how many tokens to write at most.
+        temperature: the logits are divided by it.
+        seed: of the draws; row r of a batch has a generator of its own.
+        stop: texts that end a continuation.
     """
 
     max_new_tokens: int = 200

@@ -17,7 +17,12 @@ _PATHS = (".", "/", "~", "runs/")
 
 @dataclass(frozen=True, slots=True)
 class HubName:
-    """A repository on a hub: `owner/name`, and a branch, tag or commit if one is named."""
+    """A repository on a hub: `owner/name`, and a branch, tag or commit if one is named.
+
+    Attributes:
+        repo: owner and name.
+        revision: a branch, tag or commit; None for the default.
+    """
 
     repo: str
     revision: str | None = None

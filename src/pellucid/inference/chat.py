@@ -28,7 +28,12 @@ Message = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ChatPrompt:
-    """The tokens before an answer, and how many of the oldest messages they leave out."""
+    """The tokens before an answer, and how many of the oldest messages they leave out.
+
+    Attributes:
+        ids: the token ids.
+        n_dropped: messages that the context had no room for.
+    """
 
     ids: list[int]
     n_dropped: int

@@ -25,7 +25,12 @@ from pellucid.tokenizers import Cut, Framing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassShare:
-    """A class, and the probability that a text has it."""
+    """A class, and the probability that a text has it.
+
+    Attributes:
+        name: the name of the class.
+        probability: between 0 and 1.
+    """
 
     name: str
     probability: float

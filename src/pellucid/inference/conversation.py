@@ -49,6 +49,7 @@ class Conversation:
         messages: all turns so far, without the system message.
         turn: the last answer.
         force: answer even if pellucid expects to need more memory than is free.
+        chat: the template and the end tokens; None for a model without a template.
 
     Raises:
         PellucidError: the model does not continue texts, or has no tokenizer.

@@ -29,7 +29,9 @@ from pellucid.saved_runs.load import Run
 from pellucid.saved_runs.requirements import kind_of
 from pellucid.tokenizers import Framing
 
+#: How the states of a text become one vector.
 Pool = Literal["mean", "first", "last", "pooler"]
+#: Every pool by name.
 POOLS: tuple[Pool, ...] = get_args(Pool)
 
 #: How many texts are compared with all others at once.
@@ -40,7 +42,13 @@ Vectors = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Neighbour:
-    """A text, its nearest other text, both by place, and the cosine of the angle between them."""
+    """A text, its nearest other text, both by place, and the cosine of the angle between them.
+
+    Attributes:
+        text: the place of the text in the list, from 0.
+        nearest: the place of its nearest text.
+        cosine: between -1 and 1.
+    """
 
     text: int
     nearest: int

@@ -21,7 +21,12 @@ from pellucid.tokenizers import Framing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mask:
-    """A mask: its position among the text's tokens, and the likeliest tokens for it."""
+    """A mask: its position among the text's tokens, and the likeliest tokens for it.
+
+    Attributes:
+        position: of the mask, from 0.
+        likeliest: the tokens that fit best, the best first.
+    """
 
     position: int
     likeliest: tuple[Likely, ...]
@@ -29,7 +34,12 @@ class Mask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filling:
-    """A text with masks; `filled` has the likeliest token in place of each."""
+    """A text with masks; `filled` has the likeliest token in place of each.
+
+    Attributes:
+        text: the text with its masks.
+        masks: each mask, in order.
+    """
 
     text: str
     filled: str

@@ -30,7 +30,13 @@ _PLACES_AT_ONCE = 128
 
 @dataclass(frozen=True, slots=True)
 class Likely:
-    """A token that may come next, and its probability."""
+    """A token that may come next, and its probability.
+
+    Attributes:
+        token_id: the id of the token.
+        token: its text.
+        probability: between 0 and 1.
+    """
 
     token_id: int
     token: str
@@ -56,7 +62,14 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredToken:
-    """A token of a text and log P of it given those before; `position` counts from 1."""
+    """A token of a text and log P of it given those before; `position` counts from 1.
+
+    Attributes:
+        token_id: the id of the token.
+        token: its text.
+        log_p: in nats.
+        window_start: the place of the first token that the model saw.
+    """
 
     position: int
     token_id: int
@@ -75,6 +88,13 @@ class Score:
     """Log P of a text after begin-of-text; the end of the text is not predicted.
 
     `is_altered` says that the tokens decode to another text.
+
+    Attributes:
+        text: the text.
+        tokens: each token with its log P.
+        n_bytes: bytes of the text, as UTF-8.
+        unknown_tokens: tokens that are the unknown token.
+        context_length: the most tokens that the model sees at once.
     """
 
     text: str

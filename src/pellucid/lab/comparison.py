@@ -38,10 +38,13 @@ _BETWEEN_TWO = 1.96 * math.sqrt(2)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantResult:
-    """A variant with its runs, one for each seed.
+    """A variant, its `name` and config (`run`), with its runs: `outcomes` has one for each seed.
 
     `values` are the measure at the end of each run; None if the run met a value that is not finite.
+    `mean`, its 95% `interval` and the standard `deviation` are over the seeds. `tuned` has the keys
+    that tuning chose, with their values. `parameters` counts the numbers of the model.
     `memory_bytes` is the expected peak, and `flops` counts forward and backward of a whole run.
+    `tokens_per_second` is the median of the runs.
     """
 
     name: str
@@ -65,9 +68,10 @@ class VariantResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairResult:
-    """Two variants: `difference` is the second minus the first, over the seeds of both.
+    """Two variants, `names`: `difference` is the second minus the first, over the seeds of both.
 
-    `p` is from the paired t-test, after Holm's correction for all pairs.
+    `p` is from the paired t-test, after Holm's correction for all pairs. `verdict` is one sentence.
+    `is_identical` says whether the configs are equal, and all values with them.
     """
 
     names: tuple[str, str]
@@ -82,6 +86,14 @@ class Comparison:
     """All results of an experiment. `notes` say what a reader should know of its fairness.
 
     `corpus` is the digest of the texts: only results with the same one compare.
+
+    Attributes:
+        out: the folder of all runs.
+        measure: what is compared, with its unit.
+        seeds: of the runs of each variant.
+        variants: the results, in the order of the call.
+        pairs: every two variants.
+        differing_keys: keys of the config that differ, with the value of each variant.
     """
 
     out: Path

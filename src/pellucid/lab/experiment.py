@@ -49,7 +49,7 @@ class Choices(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """A config under its name. `tuned` are the keys that tuning chose, with their values."""
+    """A config, `run`, under its `name`. `tuned` has keys that tuning chose, with their values."""
 
     name: str
     run: config.Run
@@ -66,7 +66,7 @@ class Variant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuning:
-    """The keys that each variant tunes, the trials that it gets, and where optuna keeps them.
+    """The `keys` that each variant tunes, its `trials`, and the `storage` where optuna keeps them.
 
     `keys` are texts such as "learning_rate=1e-4..0.1", `choices` names with lists of values.
     """
@@ -79,9 +79,9 @@ class Tuning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
-    """Variants, the seeds of their reported runs, and the folder that holds all runs.
+    """The `variants`, the `seeds` of their reported runs, and the folder `out` that holds all runs.
 
-    `reward` judges answers. It names code, so the design, which is a file, does not have it.
+    `tuning` comes first. `reward` judges answers: it names code, which the design, a file, has not.
     """
 
     variants: tuple[Variant, ...]

@@ -31,6 +31,18 @@ class Outcome:
 
     `measures` come from the last evaluation, and `best` is the lowest held-out loss. `words` has
     the worst word of each of the five equations, and `troubles` the first update of each sick sign.
+
+    Attributes:
+        folder: the run's folder.
+        state: "finished", "unfinished", "in use" or "not finite".
+        step: updates that are done.
+        total_steps: updates of the whole run.
+        unit: what the loss is a mean of.
+        terms: of that unit, that the run has learnt from.
+        terms_per_second: the median over the run.
+        seconds: of training.
+        stopped: where a value was not finite; empty if none was.
+        curves: for each measure the update and the value.
     """
 
     folder: Path

@@ -68,7 +68,17 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaling:
-    """A ladder with its law; without a law, `notes` say why, and nothing is predicted."""
+    """A ladder with its law; without a law, `notes` say why, and nothing is predicted.
+
+    Attributes:
+        out: the folder of all runs.
+        measure: what the law predicts.
+        seeds: of each size.
+        ladder: the sizes, with their runs.
+        law: the fit; None if there is none.
+        checks: predictions with what was measured.
+        best: the best size for each time.
+    """
 
     out: Path
     measure: Measured

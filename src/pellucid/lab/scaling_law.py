@@ -63,6 +63,12 @@ class Law:
     """A fitted law, with the fits to samples of the bootstrap.
 
     `residuals` are in logarithms, inflated for the five constants.
+
+    Attributes:
+        units: parameters and tokens are divided by these before the fit.
+        fit: the five constants, (5,).
+        samples: the constants of each fit of the bootstrap, (samples, 5).
+        n_runs: how many runs the fit has.
     """
 
     units: tuple[float, float]

@@ -39,6 +39,11 @@ class Permutation:
     """The p-value of flipped signs, and the smallest value that it could have with these pairs.
 
     It is exact if all signs were tried, and else an estimate from a fixed random sample of them.
+
+    Attributes:
+        p: the p-value.
+        least: the smallest that these pairs allow.
+        exact: whether all signs were tried.
     """
 
     p: float
@@ -53,6 +58,12 @@ class Difference:
     `interval` and `p` are None with fewer than two pairs, `permutation` with fewer than six.
     `n_needed` is how many seeds would show a difference of this size in 4 of 5 comparisons; None if
     one pair cannot show it, or if it is more than 10,000.
+
+    Attributes:
+        mean: of the differences, in the unit of the measure.
+        n: how many pairs there are.
+        deviation: the standard deviation of the differences.
+        identical: whether every difference is 0.
     """
 
     mean: float

@@ -25,7 +25,14 @@ _SAMPLES = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Importance:
-    """The share of the variance of the loss that a key explains, with a 90% interval."""
+    """The share of the variance of the loss that a key explains, with a 90% interval.
+
+    Attributes:
+        key: of the config.
+        share: between 0 and 1.
+        low: the lower end of the interval.
+        high: the upper end.
+    """
 
     key: str
     share: float
@@ -35,7 +42,14 @@ class Importance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """The trials that reached their end, the best first, and the importance of each key."""
+    """The trials that reached their end, the best first, and the importance of each key.
+
+    Attributes:
+        out: the folder of all trials.
+        trials: the held-out loss of each, and its values by key.
+        n_stopped: trials that were stopped early.
+        importances: the most important key first.
+    """
 
     out: Path
     trials: tuple[tuple[float, Mapping[str, Any]], ...]

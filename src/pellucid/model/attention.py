@@ -26,7 +26,9 @@ _NO_ORDER = NoPositions()
 
 
 class Encoded(NamedTuple):
-    """The encoder's states of a text, and which of its tokens are real."""
+    """The encoder's `states` of a text (batch, source, d_model), and which of its tokens are real:
+    `padding` (batch, source), or None if all are.
+    """
 
     states: Float[Tensor, "batch source d_model"]
     padding: Bool[Tensor, "batch source"] | None = None
@@ -48,7 +50,7 @@ class BatchContext(TypedDict, total=False):
 
 
 class Heads(NamedTuple):
-    """The number of heads and their features; `d_value` is d_head by default."""
+    """`n_heads` of queries, `n_kv_heads` of keys and values; `d_value` is `d_head` by default."""
 
     n_heads: int
     n_kv_heads: int
@@ -57,7 +59,10 @@ class Heads(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """How scores are computed and used; `scale` is 1 / sqrt(d_head) by default."""
+    """How scores are computed and used; `scale` is 1 / sqrt(d_head) by default.
+
+    `soft_cap`, `sinks` and `dropout` are as in `config.MultiHead`.
+    """
 
     scale: float | None = None
     soft_cap: float | None = None
@@ -69,12 +74,11 @@ PLAIN_SCORES = Scores()
 
 
 class QueryKeyNorms(NamedTuple):
-    """Norms of queries and keys, each over one head, or over all heads side by side."""
+    """Norms of `query` and `key`, of a head or `over_all_heads`; `after_rotation` or before."""
 
     query: nn.Module
     key: nn.Module
     over_all_heads: bool = False
-    #: whether positions rotate queries and keys first
     after_rotation: bool = False
 
 

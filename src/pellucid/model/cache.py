@@ -11,7 +11,12 @@ from torch import Tensor
 
 
 class KeysAndValues(NamedTuple):
-    """The keys and values that queries can see."""
+    """The keys and values that queries can see.
+
+    Attributes:
+        keys: (batch, heads, keys, d_head).
+        values: (batch, heads, keys, d_value).
+    """
 
     keys: Float[Tensor, "batch heads time d_head"]
     values: Float[Tensor, "batch heads time d_value"]

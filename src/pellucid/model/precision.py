@@ -37,6 +37,12 @@ class Narrow(NamedTuple):
 
     4 bits are kept as `decode.c` reads them: 16 rows lie together, and the values of 32 columns of
     each. Two values are a byte, q + 8 each.
+
+    Attributes:
+        scales: one for each block of columns.
+        version: torch's version counter of the rounded matrix, which changes if you write to the
+            matrix.
+        size: rows and columns of 4 bits, which `values` may have more of.
     """
 
     values: (
@@ -45,9 +51,7 @@ class Narrow(NamedTuple):
         | UInt8[Tensor, "sixteens groups 256"]
     )
     scales: Float[Tensor, "rows blocks"] | BFloat16[Tensor, "sixteens groups 16"] | None
-    #: torch's version counter of the rounded matrix, which changes if you write to the matrix
     version: int = 0
-    #: rows and columns of 4 bits, which `values` may have more of
     size: tuple[int, int] | None = None
 
     @property

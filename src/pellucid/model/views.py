@@ -21,21 +21,25 @@ class View(NamedTuple):
     """What the layers of a stack know about the tokens of a call.
 
     If `causal`, the kernel's own causal mask applies, and there is no `mask`.
+
+    Attributes:
+        start: the number of earlier tokens, which are in the caches.
+        places: the position of each token, unless they count up from `start`.
+        padding: True where a token is real; None if all are.
+        documents: the number of each token's document, (batch, time).
+        prefix: how many tokens at the start of each row all others can see.
+        forwards: whether the stack is causal, also if the mask says so: for layers that read left
+            to right.
     """
 
-    #: the number of earlier tokens, which are in the caches
     start: int
     causal: bool
     #: True where a key is visible; broadcasts to (batch, heads, queries, keys)
     mask: Bool[Tensor, ...] | None = None
-    #: the position of each token, unless they count up from `start`
     places: Int[Tensor, "batch time"] | None = None
-    #: True where a token is real; None if all are
     padding: Bool[Tensor, "batch keys"] | None = None
     documents: Int[Tensor, "batch time"] | None = None
-    #: how many tokens at the start of each row all others can see
     prefix: Int[Tensor, " batch"] | None = None
-    #: whether the stack is causal, also if the mask says so: for layers that read left to right
     forwards: bool = False
 
     def real_tokens(self, n_tokens: int) -> Bool[Tensor, "batch time"] | None:

@@ -19,7 +19,9 @@ _SOURCE = Path(__file__).with_name("activations.c")
 #: One thread computes fewer numbers than this: a second thread would take as long to start.
 _LEAST = 2**14
 
+#: The activations that C computes in one pass.
 ActivationName = Literal["relu_squared", "gelu_tanh"]
+#: Which pass is computed.
 Direction = Literal["forward", "backward"]
 
 

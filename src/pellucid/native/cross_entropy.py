@@ -49,6 +49,7 @@ class Rows(ctypes.Structure):
     ]
 
 
+#: The type of the logits.
 Kind = Literal["float32", "bfloat16"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
@@ -59,6 +60,7 @@ def kind_of(dtype: object) -> Kind | None:
     return next((kind for kind in KINDS if kind == name), None)
 
 
+#: A C function that turns logits into p - y in place.
 Errors = Callable[[Kind, Rows, int, Threads], None]
 
 

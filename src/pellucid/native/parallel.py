@@ -22,7 +22,12 @@ _SOURCE = Path(__file__).with_name("parallel.c")
 
 
 class Threads(NamedTuple):
-    """The number of threads, and the address of their `GOMP_parallel`; None for a Python pool."""
+    """The number of threads, and the address of their `GOMP_parallel`; None for a Python pool.
+
+    Attributes:
+        number: how many there are.
+        team: the address of `GOMP_parallel`; None for a Python pool.
+    """
 
     number: int
     team: int | None = None

@@ -25,6 +25,11 @@ class LazyLogits:
     """Logits that are computed on demand: hidden states, one row per token, and the head.
 
     logits = `soft_cap` tanh((hidden weight^T + bias) / `soft_cap`) / `temperature`
+
+    Attributes:
+        hidden: (tokens, d_model).
+        weight: the matrix of the head, (vocab, d_model).
+        bias: of the head, (vocab,); None without one.
     """
 
     hidden: Float[Tensor, "tokens d_model"]

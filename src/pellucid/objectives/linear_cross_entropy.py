@@ -29,6 +29,11 @@ class LinearCrossEntropy(NamedTuple):
     """The scalar to minimise, and its terms per token, without gradient, in float32.
 
     `hits` is 1 where no logit is larger than the target's, else 0.
+
+    Attributes:
+        loss: a scalar, in nats.
+        token_losses: -log p of each target, (tokens,).
+        log_z: log of the sum of exp(logits), (tokens,).
     """
 
     loss: Float[Tensor, ""]

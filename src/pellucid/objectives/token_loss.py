@@ -20,6 +20,11 @@ class TokenLoss:
     Parts: `loss_nats`, the plain -log p of the target without smoothing and penalties; `log_z`;
     `accuracy`, the share of tokens whose target has the largest logit; with a bonus also `entropy`,
     in nats per token.
+
+    Attributes:
+        label_smoothing: the share of each target that goes to all words evenly, from 0 to 1.
+        z_loss: the weight of (log Z)^2.
+        entropy_bonus: the weight of the entropy.
     """
 
     label_smoothing: float = 0.0

@@ -9,6 +9,7 @@ from pellucid.observers.tracker import Insights, Tracker
 from pellucid.observers.trackio import Trackio
 from pellucid.observers.weights_and_biases import WeightsAndBiases
 
+#: Every tracker by the name that `--observe` takes.
 OBSERVERS: dict[str, type[Tracker]] = {
     tracker.name: tracker for tracker in (TensorBoard, WeightsAndBiases, Trackio, MLflow)
 }

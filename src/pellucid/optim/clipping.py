@@ -18,6 +18,9 @@ class Gate:
     """What an optimiser does with gradients first.
 
     It divides them by `divisor`; if `blocked` is 1 it skips the update.
+
+    Attributes:
+        norm: of all gradients together.
     """
 
     norm: Float[Tensor, ""]

@@ -17,7 +17,13 @@ _ROUTERS = (".router.weight", ".shared_gate.weight")
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Parameters with the same kind of update, by name."""
+    """Parameters with the same kind of update, by name.
+
+    Attributes:
+        label: what the group is called.
+        decays: whether weight decay applies.
+        parameters: by name.
+    """
 
     label: str
     decays: bool
@@ -31,7 +37,13 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """The three groups of a model's parameters; a group may be empty."""
+    """The three groups of a model's parameters; a group may be empty.
+
+    Attributes:
+        hidden: the matrices between the states.
+        embeddings: tables, and the head.
+        vectors: biases, gains and all else.
+    """
 
     hidden: Group
     embeddings: Group

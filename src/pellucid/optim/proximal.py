@@ -19,7 +19,13 @@ _MAX_NAMES = 20
 
 @dataclass(slots=True)
 class Penalty:
-    """The penalty of one parameter: l1 sum |w| + l2 sum w^2."""
+    """The penalty of one parameter: l1 sum |w| + l2 sum w^2.
+
+    Attributes:
+        parameter: whose numbers are penalised.
+        l1: the weight of sum |w|.
+        l2: the weight of sum w^2.
+    """
 
     parameter: nn.Parameter
     l1: float = 0.0

@@ -33,6 +33,11 @@ class TimeRow:
 
     Parts of a pass count for all passes of the update. Collectives run while the device computes:
     the row "waiting" has the seconds by which they delay the update.
+
+    Attributes:
+        part: the name of the part.
+        seconds: of an update.
+        formula: how they follow, in words.
     """
 
     part: str

@@ -28,6 +28,7 @@ FAMILIES: Mapping[str, Mapping[str, Run]] = {
     "OLMo": OLMO,
 }
 
+#: Every preset by its name.
 PRESETS: Mapping[str, Run] = {
     name: run for family in FAMILIES.values() for name, run in family.items()
 }

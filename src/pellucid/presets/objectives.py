@@ -49,6 +49,10 @@ class ObjectivePreset:
     smaller steps. `special` names tokens that the tokenizer must have. Without `dropout` a run from
     trained weights has none: the model would otherwise differ from its reference by chance before
     it has learnt anything.
+
+    Attributes:
+        summary: one line for people.
+        objective: the objective with its usual numbers.
     """
 
     summary: str
@@ -77,6 +81,7 @@ def _tuning(learning_rate: float, *, epochs: float, batch_size: int) -> dict[str
     }
 
 
+#: Every objective by the name that `--objective` takes.
 OBJECTIVES: Mapping[str, ObjectivePreset] = {
     "next-token": ObjectivePreset(
         summary="predict each token from those before it",

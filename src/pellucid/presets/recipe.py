@@ -11,9 +11,11 @@ from __future__ import annotations
 
 from pellucid import config
 
+#: AdamW as most published models have it.
 LARGE_MODEL_OPTIMISER = config.AdamW(
     learning_rate=3e-4, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1
 )
+#: The schedule that goes with it.
 LARGE_MODEL_SCHEDULE = config.Cosine(warm_up=0.01, final=0.1)
 NEXT_TOKEN = config.NextToken(label_smoothing=0.0, z_loss=0.0)
 

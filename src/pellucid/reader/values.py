@@ -18,6 +18,7 @@ from pellucid.errors import PellucidError
 from pellucid.json_text import json_text
 from pellucid.reader.opening import SMALL, Refusal, read_text, short
 
+#: A table of JSON or TOML.
 Table = dict[str, Any]
 
 #: Digits of a whole number: fewer always fit into a float.

@@ -39,7 +39,31 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """A run according to its events."""
+    """A run according to its events.
+
+    Attributes:
+        name: of the run.
+        facts: lines from the start of the run.
+        step: updates that are done.
+        total_steps: updates of the whole run.
+        ended: how the run ended; empty while it has not.
+        guessing_nats: the loss of an even guess.
+        clip_norm: the largest norm that is let through.
+        best: the evaluation with the lowest loss.
+        last: the last numbers of the training.
+        loss: of the training, by update.
+        held_out: the held-out loss, by update.
+        measures: other measures of held-out data.
+        grad_norms: the norm of all gradients, by update.
+        learning_rate: by update.
+        speed: terms per second, by update.
+        parts: other numbers of the objective.
+        unit: what the loss is a mean of.
+        examples: as they were trained.
+        samples: of the fixed sentence.
+        happenings: what else happened, and when.
+        resumed_at: the updates from which the run continued.
+    """
 
     name: str
     facts: tuple[tuple[str, str], ...]

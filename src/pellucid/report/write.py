@@ -19,7 +19,14 @@ from pellucid.runs import RunFolder, existing_folder, read_events
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A written report."""
+    """A written report.
+
+    Attributes:
+        file: the HTML file.
+        n_bytes: its size.
+        step: updates of the run.
+        events: events that it shows.
+    """
 
     file: Path
     n_bytes: int

@@ -18,7 +18,14 @@ from pellucid.tokenizers import Tokenizer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """A run made of a published model; `left_out` has tensors without a place, and the reasons."""
+    """A run made of a published model; `left_out` has tensors without a place, and the reasons.
+
+    Attributes:
+        folder: the new run's folder.
+        family: the published family of the architecture.
+        kind: decoder, encoder or encoder-decoder.
+        parameters: how many numbers the model has.
+    """
 
     folder: Path
     family: str

@@ -31,7 +31,13 @@ from pellucid.training import CheckpointSaved, Event, StepFinished
 
 @dataclass(frozen=True, slots=True)
 class KillRecord:
-    """A kill: the update before it, the copy's last checkpoint, and whether that is equal."""
+    """A kill: the update before it, the copy's last checkpoint, and whether that is equal.
+
+    Attributes:
+        step: the last update before the kill.
+        saved: the update of the copy's last checkpoint.
+        equal: whether that checkpoint has the same bits.
+    """
 
     step: int
     saved: int
@@ -40,7 +46,16 @@ class KillRecord:
 
 @dataclass(frozen=True, slots=True)
 class KillProof:
-    """All kills, and whether the result is equal to a run without a stop."""
+    """All kills, and whether the result is equal to a run without a stop.
+
+    Attributes:
+        from_step: the update that the copies start from.
+        to_step: the update that all of them reach.
+        seed: of the random moments.
+        kills: one record for each kill.
+        losses_equal: whether all losses are equal, bit for bit.
+        weights_equal: whether the last weights are.
+    """
 
     from_step: int
     to_step: int

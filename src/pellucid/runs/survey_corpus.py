@@ -13,7 +13,20 @@ from pellucid.saved_runs.progress import Notify, ProgressReporter, silent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusReport:
-    """Documents and bytes of a corpus, their tokens, and counts of documents left out."""
+    """Documents and bytes of a corpus, their tokens, and counts of documents left out.
+
+    Attributes:
+        documents: how many there are.
+        n_bytes: bytes of all texts, as UTF-8.
+        n_tokens: tokens of all texts.
+        unknown: tokens that are the unknown token.
+        changed_documents: documents that decode to another text.
+        vocab_size: of the tokenizer.
+        longest_bytes: bytes of the longest document.
+        longest: its name.
+        sha256: a hash of the content of all texts.
+        tally: what was read and skipped.
+    """
 
     documents: int
     n_bytes: int

@@ -23,7 +23,15 @@ from pellucid.training import Event, Interrupts, Logged, Observer, StepFinished
 
 @dataclass(frozen=True, slots=True)
 class ResumeProof:
-    """The comparison: its steps, and whether all losses and weights were equal."""
+    """The comparison: its steps, and whether all losses and weights were equal.
+
+    Attributes:
+        from_step: the update that both trainings start from.
+        stopped_at: the update after which one of them stops and resumes.
+        to_step: the update that both reach.
+        losses_equal: whether all losses are equal, bit for bit.
+        weights_equal: whether the last weights are.
+    """
 
     from_step: int
     stopped_at: int

@@ -60,7 +60,7 @@ PREPARED = (
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """The places in a run's folder."""
+    """The places in a run's folder, which is `path`."""
 
     path: Path
 

@@ -42,6 +42,12 @@ class Run:
     """A model with its tokenizer and config; unpacks as `model, tokenizer`.
 
     `tokenizer` is None if a published model's directory has none: then it reads token ids only.
+
+    Attributes:
+        model: the trained model.
+        config: the whole config of the run.
+        folder: the run's folder.
+        checkpoint: the folder of the checkpoint whose weights these are.
     """
 
     model: Transformer

@@ -13,6 +13,7 @@ from pellucid import config
 from pellucid.errors import PellucidError
 from pellucid.model import Transformer
 
+#: What a model is.
 Kind = Literal["decoder", "encoder", "encoder-decoder"]
 
 

@@ -24,7 +24,12 @@ MeasureClasses = Callable[[Examples, Precision], Classified]
 
 @dataclass(frozen=True, slots=True)
 class Reward:
-    """A function that judges the answer to a row's prompt, under the name that the user gave."""
+    """A function that judges the answer to a row's prompt, under the name that the user gave.
+
+    Attributes:
+        name: as the user gave it.
+        function: of the row and the answer; returns a number.
+    """
 
     name: str
     function: Callable[[dict[str, object], str], float]
@@ -39,6 +44,14 @@ class TaskInputs:
     """Everything that a task is made of: the config, the model, the prepared data.
 
     `answer` takes the place of the first answer that a policy samples; None samples all.
+
+    Attributes:
+        run: the config.
+        folder: of the run.
+        model: what is trained.
+        tokenizer: of the run.
+        data: prepared, both sides.
+        reward: what judges answers, if the objective needs it.
     """
 
     run: config.Run
@@ -52,7 +65,13 @@ class TaskInputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneratedText:
-    """A prompt or a source, the text that a model generated for it, and the expected texts."""
+    """A prompt or a source, the text that a model generated for it, and the expected texts.
+
+    Attributes:
+        prompt: or source.
+        text: what the model wrote.
+        references: what was expected.
+    """
 
     prompt: str
     text: str
@@ -69,27 +88,31 @@ class Task:
 
     `batch` takes a place in the data and a number of rows. It depends on nothing else, except that
     answers which the model generates depend on its weights too. `tokens_per_row` is a mean.
+
+    Attributes:
+        objective: the loss.
+        rows_per_epoch: rows of the training data.
+        evaluate: evaluates the model while it trains, on held-out data or a part of them.
+        sample: shows after a number of steps how the model continues a fixed text.
+        guessing_nats: the loss of a model that guesses evenly; None if that has no meaning.
+        unit: the terms that the loss is a mean over.
+        facts: lines about the data for the run's summary, in order.
+        example: one example as it will be trained.
+        evaluate_examples: evaluates the model on any examples, if the data are rows.
+        measure_classes: measures the classification of examples, if the objective has classes.
+        generate: generates texts for examples, if these have expected texts.
     """
 
     objective: Objective
     batch: Callable[[int, int], Batch]
     rows_per_epoch: int
     tokens_per_row: float
-    #: Evaluates the model while it trains, on held-out data or a part of them.
     evaluate: Callable[[Precision], HeldOut]
-    #: Shows after a number of steps how the model continues a fixed text.
     sample: Callable[[int], Sampled | None]
-    #: The loss of a model that guesses evenly; None if that has no meaning.
     guessing_nats: float | None
-    #: The terms that the loss is a mean over.
     unit: str = "tokens"
-    #: Lines about the data for the run's summary, in order.
     facts: tuple[Fact, ...] = field(default=())
-    #: One example as it will be trained.
     example: Example | None = None
-    #: Evaluates the model on any examples, if the data are rows.
     evaluate_examples: EvaluateExamples | None = None
-    #: Measures the classification of examples, if the objective has classes.
     measure_classes: MeasureClasses | None = None
-    #: Generates texts for examples, if these have expected texts.
     generate: GenerateTexts | None = None

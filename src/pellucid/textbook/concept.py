@@ -27,6 +27,7 @@ Link = Literal[
     "papers",
     "see",
 ]
+#: Every kind of link by name.
 LINKS: tuple[Link, ...] = get_args(Link)
 
 #: Files of `concepts/` in reading order, and the titles of their topics.

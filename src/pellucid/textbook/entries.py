@@ -58,7 +58,25 @@ _FORMULA = re.compile(r"=|<-|->|softmax\(|sqrt|sum_|\^|p_i|sign\(|max_| / |w_i")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One equation, in the words of its docstring."""
+    """One equation, in the words of its docstring.
+
+    Attributes:
+        name: of the function in `pellucid.maths`.
+        topic: the module that holds it.
+        signature: of the function.
+        summary: the first sentence.
+        formula: the equation.
+        notes: what else the docstring says.
+        shapes: of the arguments and the result.
+        units: of the result.
+        gradient: by hand, if it is used.
+        fails: where rounding or few numbers lead astray.
+        raises: what it refuses.
+        source: the publication.
+        see_also: related equations.
+        expressions: examples, in Python.
+        concept: the term that the equation belongs to.
+    """
 
     name: str
     topic: str

@@ -42,7 +42,12 @@ _WORDS: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """An expression and its value, computed now."""
+    """An expression and its value, computed now.
+
+    Attributes:
+        expression: in Python.
+        value: its result.
+    """
 
     expression: str
     value: Any

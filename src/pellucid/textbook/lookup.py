@@ -16,7 +16,14 @@ from pellucid.textbook.search import SLIP, exact_concept, find_concept, similar_
 
 @dataclass(frozen=True, slots=True)
 class Misnomer:
-    """A common name of something that does not exist, and the equations it may mean."""
+    """A common name of something that does not exist, and the equations it may mean.
+
+    Attributes:
+        name: the common name.
+        explanation: why it does not exist.
+        suggestions: equations that may be meant.
+        other_names: spellings of it.
+    """
 
     name: str
     explanation: str

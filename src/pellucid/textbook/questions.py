@@ -12,7 +12,9 @@ from pellucid.textbook.examples import Computed, compute
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question, its answer, expressions that illustrate it, and a statement that proves it."""
+    """A question (`text`), its `answer`, `expressions` in Python that illustrate it, and a
+    `statement` that proves it: an expression that is true.
+    """
 
     text: str
     answer: str
@@ -27,6 +29,7 @@ class Question:
 #: Adam's first step.
 _FIRST = "step=1, learning_rate=0.01, beta1=0.9, beta2=0.999, eps=1e-8"
 
+#: The questions of `pellucid quiz`, in order.
 QUESTIONS: tuple[Question, ...] = (
     Question(
         "Why is the gradient of softmax and cross-entropy by the logits exactly p - y?",

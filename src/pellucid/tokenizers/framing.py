@@ -15,7 +15,12 @@ from pellucid.tokenizers.tokenizer import Tokenizer
 
 
 class Cut(NamedTuple):
-    """The ids of a text, and whether its end was cut off."""
+    """The ids of a text, and whether its end was cut off.
+
+    Attributes:
+        ids: token ids.
+        truncated: whether the end was cut off.
+    """
 
     ids: list[int]
     truncated: bool

@@ -10,7 +10,13 @@ from pellucid.tokenizers.tokenizer import Tokenizer
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One merge: its rank (0 is the first), its pair, and the symbols of the word after it."""
+    """One merge: its rank (0 is the first), its pair, and the symbols of the word after it.
+
+    Attributes:
+        rank: 0 is the first merge that was learnt.
+        pair: the two symbols that become one.
+        symbols: the word after the merge.
+    """
 
     rank: int
     pair: tuple[str, str]
@@ -19,7 +25,12 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class WordMerges:
-    """A word as single symbols, and the merges that make its tokens."""
+    """A word as single symbols, and the merges that make its tokens.
+
+    Attributes:
+        symbols: the word before any merge.
+        steps: the merges, in order.
+    """
 
     symbols: tuple[str, ...]
     steps: tuple[Step, ...]

@@ -16,6 +16,7 @@ from pellucid.errors import TextError
 from pellucid.json_text import json_text
 from pellucid.reader import parse_json_table, parse_tokenizer, read_json_table
 
+#: The file of a published tokenizer's settings.
 SETTINGS = "tokenizer_config.json"
 
 BEGIN = "<|begin_of_text|>"

@@ -11,6 +11,10 @@ class Preparing:
     """A step of the preparation of a run; it is not recorded, because the run does not exist yet.
 
     A `fleeting` event tells the progress of a long step, and the next one replaces it.
+
+    Attributes:
+        what: the step, in words.
+        step: always 0.
     """
 
     what: str
@@ -24,6 +28,12 @@ class Example:
 
     `begins` has the first row of each part, with the name of the part: of each packed example, or
     of the source and the target.
+
+    Attributes:
+        step: updates that are done.
+        title: what the example is.
+        rows: for each token its text, its target (None if it is not learnt), and what it sees.
+        note: a sentence for the reader; may be empty.
     """
 
     step: int = 0
@@ -38,6 +48,14 @@ class Started:
     """What will be run, and where; `facts` are lines for a person, in order.
 
     `guessing_nats` is the loss of guessing evenly, for one `unit`; None where guessing has none.
+
+    Attributes:
+        step: updates that are done: 0, or those of the run before.
+        total_steps: updates of the whole run.
+        name: of the run.
+        folder: the run's folder.
+        sealed: the config and the plan as JSON, by name: a run without a checkpoint is compared
+            with them.
     """
 
     step: int
@@ -47,13 +65,18 @@ class Started:
     facts: tuple[tuple[str, str], ...]
     folder: str = ""
     unit: str = "tokens"
-    #: The config and the plan as JSON, by name: a run without a checkpoint is compared with them.
     sealed: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resumed:
-    """The run continues from a checkpoint, after `step` steps."""
+    """The run continues from a checkpoint, after `step` steps.
+
+    Attributes:
+        total_steps: updates of the whole run.
+        checkpoint: the name of the checkpoint.
+        folder: the run's folder.
+    """
 
     step: int
     total_steps: int
@@ -65,7 +88,7 @@ class Resumed:
 class Drifted:
     """After `step` steps the run continues with changes that the user allowed.
 
-    Each change is the key of a config or a plan, its value before, and its value from here on.
+    `changes` have the key of a config or a plan, its value before, and its value from here on.
     """
 
     step: int
@@ -74,7 +97,9 @@ class Drifted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noticed:
-    """One sentence: what a resume repaired, left out or could not check; why a run ends early."""
+    """One sentence, `text`: what a resume after `step` updates repaired, left out or could not
+    check; why a run ends early.
+    """
 
     step: int
     text: str
@@ -85,6 +110,9 @@ class StepFinished:
     """One update is done. Its numbers are still on the device: they come with `Logged`.
 
     `saving` tells that this state is being saved; `CheckpointSaved` comes when it is on the disk.
+
+    Attributes:
+        step: updates that are done.
     """
 
     step: int
@@ -99,6 +127,16 @@ class Logged:
     kind `unit` (tokens, texts, pairs, prompts); `tokens` counts these terms.
 
     Units: nats per term; terms per second; seconds; bytes.
+
+    Attributes:
+        total_steps: updates of the whole run.
+        losses: the loss of each update.
+        grad_norms: the norm of all gradients of each update, before clipping.
+        clip_norm: the largest norm that is let through; None without clipping.
+        learning_rate: of the last update.
+        tokens_per_second: terms per second since the last event.
+        seconds_left: to the end of the run.
+        memory_bytes: the peak so far; None if the machine does not tell.
     """
 
     step: int
@@ -131,6 +169,9 @@ class Evaluated:
     `loss_nats` decides which checkpoint is the best. It is a mean over `over` terms of the kind
     `unit` (tokens, texts, pairs, prompts). `measures` are all other measures, by name.
     `standard_error` is of `loss_nats`, over windows or batches; old runs do not have it.
+
+    Attributes:
+        best: whether the loss is the lowest so far.
     """
 
     step: int
@@ -148,7 +189,14 @@ class Evaluated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampled:
-    """The fixed sentence: its likeliest next tokens, and a greedy continuation."""
+    """The fixed sentence: its likeliest next tokens, and a greedy continuation.
+
+    Attributes:
+        step: updates that are done.
+        sentence: the fixed sentence.
+        next_tokens: the likeliest next tokens with their probabilities, the likeliest first.
+        continuation: what the model writes after the sentence.
+    """
 
     step: int
     sentence: str
@@ -158,7 +206,12 @@ class Sampled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointSaved:
-    """The state after `step` updates is on disk; meanwhile the run may have made more updates."""
+    """The state after `step` updates is on disk; meanwhile the run may have made more updates.
+
+    Attributes:
+        path: the checkpoint's folder.
+        best: whether its held-out loss is the lowest so far.
+    """
 
     step: int
     path: str
@@ -167,7 +220,7 @@ class CheckpointSaved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """All steps are done.
+    """All `step` updates are done, after `seconds` of training.
 
     `joules` is what the machine used meanwhile; None if it does not count its energy.
     """
@@ -190,7 +243,13 @@ class Interrupted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoppedNonFinite:
-    """The update after `step` updates met a value that is not finite, and was skipped."""
+    """The update after `step` updates met a value that is not finite, and was skipped.
+
+    Attributes:
+        what: the value: the loss, or the norm of the gradients.
+        where: the first module whose output was not finite.
+        aside: the folder with the batch.
+    """
 
     step: int
     what: str
@@ -218,6 +277,7 @@ class Vitals:
     cost: tuple[float, float, int] | None = None
 
 
+#: Everything that a training tells its observers.
 Event = (
     Preparing
     | Example
@@ -235,4 +295,5 @@ Event = (
     | Interrupted
     | StoppedNonFinite
 )
+#: A function that is called with every event.
 Observer = Callable[[Event], None]

@@ -30,15 +30,22 @@ _NUMBERS = ("step", "tokens", "best_loss", "best_saved_loss", "stale_evaluations
 
 @dataclass(slots=True)
 class Progress:
-    """How far a run is: everything that changes, except tensors."""
+    """How far a run is: everything that changes, except tensors.
+
+    Attributes:
+        step: updates that are done.
+        tokens: terms that the run has learnt from.
+        best_loss: the lowest held-out loss, in nats.
+        best_saved_loss: the lowest one with a checkpoint.
+        stale_evaluations: evaluations since the best one.
+        clock: the time of a run by minutes; None if it starts, or if its length is fixed.
+    """
 
     step: int = 0
     tokens: int = 0
     best_loss: float = math.inf
     best_saved_loss: float = math.inf
-    #: evaluations since the best one
     stale_evaluations: int = 0
-    #: the time of a run by minutes; None if it starts, or if its length is fixed
     clock: Clock | None = None
 
     def take_loss(self, loss: float) -> bool:
@@ -56,7 +63,15 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldOut:
-    """A loss over held-out data, and other measures: see `events.Evaluated`."""
+    """A loss over held-out data, and other measures: see `events.Evaluated`.
+
+    Attributes:
+        loss_nats: the mean loss, in nats for each term.
+        over: how many terms it is a mean of.
+        unit: the kind of term.
+        measures: other measures, by name.
+        standard_error: of the loss; None if it is unknown.
+    """
 
     loss_nats: float
     over: int
@@ -95,7 +110,31 @@ def early_end(progress: Progress) -> events.Noticed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """Everything that a run is made of; the work of other rooms comes as functions."""
+    """Everything that a run is made of; the work of other rooms comes as functions.
+
+    Attributes:
+        model: what is trained.
+        objective: the loss.
+        optimiser: what changes the weights.
+        schedule: the factor of the learning rate at each update.
+        settings: the table `training` of the config.
+        plan: what was decided about this machine.
+        seed: of data, dropout and weights.
+        batch: makes a batch from a place in the data and a number of rows; `batch_of` knows both.
+        evaluate: evaluates the model on held-out data.
+        sample: continues the fixed sentence after so many steps, if the model can.
+        save: saves a checkpoint: its step, its content, and whether it is the best.
+        facts: goes into every checkpoint: the config and the plan, as JSON.
+        non_finite_folder: the folder for the state when a value is not finite.
+        unit: the terms that the loss is a mean over: tokens, texts, pairs or prompts.
+        save_seconds: estimates the seconds of saving a checkpoint, before the first one.
+        world: the processes that train together.
+        timetable: the new lengths of a run by minutes.
+        record_replan: puts a new length on the disk, before it takes effect.
+        row_multiple: the last update of a run by minutes may learn from any multiple of so many
+            rows; None: only from a whole batch.
+        average: the moving average of the weights, if the run keeps one.
+    """
 
     model: Transformer
     objective: Objective
@@ -104,32 +143,18 @@ class Job:
     settings: config.Training
     plan: config.Plan
     seed: int
-    #: Makes a batch from a place in the data and a number of rows; `batch_of` knows both.
     batch: Callable[[int, int], Batch]
-    #: Evaluates the model on held-out data.
     evaluate: Callable[[], HeldOut]
-    #: Continues the fixed sentence after so many steps, if the model can.
     sample: Callable[[int], events.Sampled | None]
-    #: Saves a checkpoint: its step, its content, and whether it is the best.
     save: Callable[[int, Checkpoint, bool], Path]
-    #: Goes into every checkpoint: the config and the plan, as JSON.
     facts: Mapping[str, Any]
-    #: The folder for the state when a value is not finite.
     non_finite_folder: Path
-    #: The terms that the loss is a mean over: tokens, texts, pairs or prompts.
     unit: str = "tokens"
-    #: Estimates the seconds of saving a checkpoint, before the first one.
     save_seconds: Callable[[Checkpoint], float] = lambda checkpoint: 0.0
-    #: The processes that train together.
     world: World = field(default_factory=World)
-    #: The new lengths of a run by minutes.
     timetable: Timetable = field(default_factory=Timetable)
-    #: Puts a new length on the disk, before it takes effect.
     record_replan: Callable[[Replan], None] = lambda replan: None
-    #: The last update of a run by minutes may learn from any multiple of so many rows; None: only
-    #: from a whole batch.
     row_multiple: int | None = None
-    #: The moving average of the weights, if the run keeps one.
     average: WeightAverage | None = None
 
     @property

@@ -17,6 +17,7 @@ from pellucid.optim import Optimiser, gate
 from pellucid.parallel import World
 from pellucid.typed import backward
 
+#: The type of matrix products.
 Precision = Literal["float32", "bfloat16"]
 B = TypeVar("B", bound=Batch)
 

@@ -37,11 +37,16 @@ GATHERED_BYTES = 8 * 10**9
 
 
 class TrainedState(NamedTuple):
-    """What training changes: the model's tensors and the optimiser's, by name."""
+    """What training changes: the model's tensors and the optimiser's, by name.
+
+    Attributes:
+        model: tensors by name.
+        optimiser: tensors by name.
+        places: where this rank's shares are, by name; None if the tensors are whole.
+    """
 
     model: Mapping[str, Tensor]
     optimiser: Mapping[str, Tensor]
-    #: where this rank's shares are, by name; None if the tensors are whole
     places: Mapping[str, Place] | None = None
 
 

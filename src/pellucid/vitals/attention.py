@@ -44,6 +44,12 @@ class ScoreRule(NamedTuple):
 
     None or False leaves a step out. `mask` is True for a visible key; `mask` and `bias` broadcast
     to (batch, heads, queries, keys).
+
+    Attributes:
+        scale: the factor of q k^T.
+        causal: whether a query sees no later key.
+        soft_cap: scores become cap tanh(score / cap).
+        sinks: logits that take a share of each query without a key, (heads,).
     """
 
     scale: float
@@ -125,7 +131,14 @@ def from_scores(
 
 
 class ScoreBounds(NamedTuple):
-    """Statistics of each query from log-sum-exp: the largest score lies between two bounds."""
+    """Statistics of each query from log-sum-exp: the largest score lies between two bounds.
+
+    Attributes:
+        lower: of the largest score, (batch, heads, queries).
+        upper: of the largest score, (batch, heads, queries).
+        entropy: of the weights, in nats, (batch, heads, queries).
+        renyi2: Renyi's entropy of order 2, in nats, (batch, heads, queries).
+    """
 
     lower: Tensor
     upper: Tensor

@@ -15,6 +15,10 @@ from pellucid.batches import IGNORED
 class Baselines(NamedTuple):
     """Estimates from counts: H(label), and H(label | the label before it), in nats.
 
+    Attributes:
+        unigram: H(label), in nats.
+        bigram: H(label | the label before it), in nats.
+
     Fails:
         With few labels both are too low, the second by far, because counts of pairs are thin.
     """

@@ -13,6 +13,7 @@ from pellucid.json_text import json_text
 from pellucid.training import Guard
 from pellucid.vitals.signs import EQUATIONS, WORDS, Sign, rows
 
+#: Takes the numbers of an update by name, and the update.
 Log = Callable[[dict[str, float], int], None]
 
 

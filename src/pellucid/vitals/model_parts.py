@@ -41,18 +41,24 @@ class Norm:
 
 @dataclass(frozen=True, slots=True)
 class Anatomy:
-    """A model's parts by name."""
+    """A model's parts by name.
+
+    Attributes:
+        model: the module.
+        blocks: blocks, the first one first.
+        norms: layers that normalise.
+        embeddings: tables of tokens or positions.
+        parameters: trainable parameters by name, one name for each.
+        matrices: names of the matrices inside blocks: no embeddings, output heads or gains.
+        is_sharded: whether each process has only a part of every weight.
+    """
 
     model: nn.Module
-    #: blocks, the first one first
     blocks: dict[str, nn.Module]
     norms: dict[str, Norm]
     embeddings: dict[str, nn.Embedding]
-    #: trainable parameters by name, one name for each
     parameters: dict[str, nn.Parameter]
-    #: names of the matrices inside blocks: no embeddings, output heads or gains
     matrices: tuple[str, ...]
-    #: whether each process has only a part of every weight
     is_sharded: bool = False
 
     @property

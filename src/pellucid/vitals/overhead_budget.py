@@ -16,7 +16,13 @@ MAX_OVERHEAD = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The cost of watching so far: its seconds, the training's seconds, the number of readings."""
+    """The cost of watching so far: its seconds, the training's seconds, the number of readings.
+
+    Attributes:
+        seconds: of watching.
+        training_seconds: of the loop itself.
+        n_readings: how many readings were taken.
+    """
 
     seconds: float
     training_seconds: float

@@ -14,7 +14,14 @@ _MAX_POINTS = 512
 
 
 class Point(NamedTuple):
-    """A number at an update, the word for it, and its place in the model."""
+    """A number at an update, the word for it, and its place in the model.
+
+    Attributes:
+        step: the update.
+        value: the number.
+        word: calm, watch or sick; None if no rule says one.
+        place: the module, parameter or head.
+    """
 
     step: int
     value: float

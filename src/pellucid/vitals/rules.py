@@ -19,6 +19,17 @@ class Rule:
     """The thresholds at which a sign is called watch or sick; None means no threshold.
 
     A word holds once `readings` readings in a row are at least that bad.
+
+    Attributes:
+        id: the name of the sign.
+        equation: the number of its equation, from 1 to 5.
+        what: the meaning of the number.
+        source: of the thresholds.
+        watch_above: the number above which the word is watch.
+        sick_above: the number above which the word is sick.
+        watch_below: the number below which the word is watch.
+        sick_below: the number below which the word is sick.
+        only: the condition under which the rule holds, as a sentence; empty if it always does.
     """
 
     id: str
@@ -30,7 +41,6 @@ class Rule:
     sick_above: float | None = None
     watch_below: float | None = None
     sick_below: float | None = None
-    #: the condition under which the rule holds, as a sentence; empty if it always does
     only: str = ""
 
     def word(self, value: float) -> Word:

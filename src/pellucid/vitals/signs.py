@@ -26,6 +26,13 @@ class Sign:
 
     `rule` is the rule behind the word, as a sentence; `source` names the publication of its
     thresholds. `place` is the part of the model that the number belongs to, or empty.
+
+    Attributes:
+        id: the name of the sign.
+        equation: the number of its equation, from 1 to 5.
+        step: the update.
+        value: the number.
+        word: calm, watch or sick.
     """
 
     id: str
@@ -47,6 +54,10 @@ class Row:
     """One equation's row: its name, the worst word of its signs, and the sign to show.
 
     If no sign of an equation could be measured, `word` and `sign` are None.
+
+    Attributes:
+        equation: the number of the equation, from 1 to 5.
+        name: of the equation.
     """
 
     equation: Equation

@@ -33,7 +33,13 @@ _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const|class) (\w+))", r
 
 @dataclass(frozen=True, slots=True)
 class OnePage:
-    """The file before it is written, and its number of answers."""
+    """The file before it is written, and its number of answers.
+
+    Attributes:
+        html: the whole file.
+        answers: how many requests of the page it can answer.
+        full: whether it can answer all of them.
+    """
 
     html: str
     answers: int

@@ -45,7 +45,14 @@ class RequestError(PellucidError):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A sentence, or the tokens of a chat, and the run and checkpoint that read it."""
+    """A sentence, or the tokens of a chat, and the run and checkpoint that read it.
+
+    Attributes:
+        run: the key of the run on the page.
+        checkpoint: its name; empty for the last.
+        sentence: the text.
+        ids: token ids instead of a text.
+    """
 
     run: str
     checkpoint: str
@@ -66,7 +73,20 @@ class Scale:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageRequest:
-    """One request of the page."""
+    """One request of the page.
+
+    Attributes:
+        kind: what is asked.
+        reading: the sentence and its reader.
+        versus: the other one in a comparison.
+        scales: heads that are scaled.
+        chapter: the name of the chapter.
+        place: layer, head, token and weight.
+        names: of several things, such as addresses.
+        name: of one thing, such as a lesson.
+        reader: for whom a lesson is.
+        answers: to exercises, by their id.
+    """
 
     kind: str
     reading: Reading | None = None

@@ -38,7 +38,12 @@ from pellucid.web.sentence_view import Attention, SentenceView, open_view
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Talk:
-    """How the page talks to a run: its name in the API, and whether it has a chat template."""
+    """How the page talks to a run: its name in the API, and whether it has a chat template.
+
+    Attributes:
+        model: its name in the API.
+        is_chat: whether the run has a chat template.
+    """
 
     model: str
     is_chat: bool

@@ -7,6 +7,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.output.printing import print_result, shorten
@@ -192,10 +193,11 @@ def _sample(run: Run, facts: dict[str, Any]) -> list[str]:
 
 
 def _lines_of(sample: str) -> list[str]:
-    """The lines of a text, folded between words on a terminal."""
+    """The lines of a text, folded between words on a terminal; of several blank ones the first."""
     from pellucid.display import folded, visible
 
-    lines = [visible(line) for line in sample.splitlines()]
+    every = [visible(line).rstrip() for line in sample.splitlines()]
+    lines = [line for before, line in pairwise(["#", *every]) if before or line]
     if not sys.stdout.isatty():
         return lines
     columns = max(shutil.get_terminal_size().columns - 4, 20)

@@ -23,6 +23,14 @@ class Exercise:
     `origins` says where operands come from. `choices` has each choice with its explanation.
     `value` is the answer of an exercise without an equation. `more_operands(i)` are operands of
     another place in the sentence.
+
+    Attributes:
+        id: the name by which answers are kept.
+        kind: of the answer.
+        question: the text.
+        readers: for whom it is.
+        equation: of `pellucid.maths`; None without one.
+        operands: of the equation, by name.
     """
 
     id: str
@@ -44,7 +52,12 @@ class Exercise:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """Whether an answer is accepted, and why; `operand` is where it went wrong, if known."""
+    """Whether an answer is accepted, and why; `operand` is where it went wrong, if known.
+
+    Attributes:
+        accepted: whether the answer is right.
+        explanation: why.
+    """
 
     accepted: bool
     explanation: str

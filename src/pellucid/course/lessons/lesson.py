@@ -64,6 +64,18 @@ class Lesson:
     """One idea, in words for each reader, with a picture, a command to try, and its exercises.
 
     `picture` is a chapter of `pellucid explain`, `curve` a picture of `curves`; one of them is "".
+
+    Attributes:
+        name: in commands.
+        number: the place in the course.
+        title: for people.
+        idea: in one sentence.
+        texts: by reader.
+        command: to try.
+        choices: questions with choices.
+        numbers: equations whose value is asked.
+        equations: equations whose code is asked.
+        gradients: equations whose gradient is asked.
     """
 
     name: str

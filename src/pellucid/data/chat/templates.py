@@ -48,7 +48,12 @@ Message = Mapping[str, Any]
 
 
 class Template(NamedTuple):
-    """The source of a template, and where it came from."""
+    """The source of a template, and where it came from.
+
+    Attributes:
+        source: the template, in Jinja.
+        origin: the file that it came from.
+    """
 
     source: str
     origin: str

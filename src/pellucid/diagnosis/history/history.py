@@ -15,7 +15,14 @@ Points = tuple[tuple[int, float], ...]
 
 
 class Reading(NamedTuple):
-    """One sign at one update: its value, its word (calm, watch, sick), its place in the model."""
+    """One sign at one update: its value, its word (calm, watch, sick), its place in the model.
+
+    Attributes:
+        step: the update.
+        value: the number.
+        word: calm, watch or sick; None if no rule says one.
+        place: the module, parameter or head.
+    """
 
     step: int
     value: float
@@ -32,6 +39,28 @@ class Facts:
     shrinks: all, or only matrices. `unigram` and `bigram` are the entropies of the labels, in nats.
     `score_scale` is the factor of attention scores, in units of 1 / sqrt(d_head). `frozen` is the
     share of parameters that are not trained, `norm_eps` the largest eps of the norms.
+
+    Attributes:
+        vocab_size: of the model.
+        n_layers: blocks of the model.
+        d_head: features of a head.
+        residual: whether blocks add to a stream.
+        dropout: the largest rate.
+        optimiser: the name of its class.
+        warmup_steps: updates until the highest rate.
+        total_steps: updates of the whole training.
+        betas: of Adam.
+        eps: of Adam.
+        weight_decay: the largest factor.
+        clip_norm: the largest norm that is let through.
+        maximizes: whether the optimiser climbs.
+        batch_tokens: tokens of an update.
+        precision: of matrix products.
+        weights: the type of the weights.
+        pretrained: whether the weights were trained before.
+        objective: the name of the objective.
+        d_model: features of the residual stream.
+        final_norm: whether a norm stands before the head.
     """
 
     vocab_size: int | None = None
@@ -84,6 +113,16 @@ class History:
     prompt. `measures` are the columns of preferences and rewards, by their kinds in
     `logs/columns.toml`; `gains` are the margins or rewards of a history built without `measures`.
     `marks` are what the ledger saw in every update, by name.
+
+    Attributes:
+        name: of the training.
+        losses: update and loss.
+        held_out: update and held-out loss.
+        grad_norms: update and norm of all gradients.
+        rates: update and learning rate.
+        signs: the readings of each vital sign.
+        facts: how the model was trained.
+        findings: of probes in the model.
     """
 
     name: str

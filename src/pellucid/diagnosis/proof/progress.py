@@ -14,6 +14,10 @@ class Advance:
     """The progress of a proof: fork `number` of `n_forks`, update `step` of its `steps`.
 
     `fork` is its result, once it has ended.
+
+    Attributes:
+        label: the fix that the fork has; empty for none.
+        seconds_left: to the end of the proof; None before the first fork.
     """
 
     number: int

@@ -41,6 +41,10 @@ class Proof:
     config and `command` trains with it, from `checkpoint` if it continues from one.
 
     The proof of a loop has its `findings` and a `screening`, and no file: `fix.code` is the change.
+
+    Attributes:
+        run: the name of the run or the model.
+        trials: one for each fix that was tried.
     """
 
     run: str

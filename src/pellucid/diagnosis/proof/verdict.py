@@ -36,6 +36,11 @@ class Trial:
     """The test of one fix: pairs of an unfixed and a fixed fork, and the codes that name it.
 
     `adjusted_p` is the p-value of the losses after a correction for several trials, if any.
+
+    Attributes:
+        fix: the change.
+        codes: of the findings that name it.
+        pairs: for each seed the fork without and the fork with the fix.
     """
 
     fix: Fix

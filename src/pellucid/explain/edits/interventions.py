@@ -30,6 +30,10 @@ class Edit:
     """One change: an address, which may end with an index, and what happens there.
 
     `value` is a number, "mean", a tensor that broadcasts, or the text of a token.
+
+    Attributes:
+        address: such as "L2.H1.weights[6, 1]".
+        operation: set, scale or add.
     """
 
     address: str

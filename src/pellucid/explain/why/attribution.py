@@ -31,16 +31,20 @@ class Attribution:
     `parts` adds up to `rivals.difference`, and so does `layers`. `held_scales` names all that is
     held at its value in this sentence. `units` and `sources` are the largest numbers within the
     parts.
+
+    Attributes:
+        rivals: both words, with their logits and probabilities.
+        places: the tokens whose states the head reads.
+        readings: what each head read from which token.
+        dtype: of the model's weights, such as float32: it tells how much rounding there is.
     """
 
     rivals: Rivals
-    #: the tokens whose states the head reads
     places: list[int]
     parts: tuple[Part, ...]
     held_scales: tuple[str, ...]
     units: tuple[UnitShare, ...]
     readings: tuple[HeadReading, ...]
-    #: of the model's weights, such as float32: it tells how much rounding there is
     dtype: str
 
     @property
