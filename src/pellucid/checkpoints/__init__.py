@@ -8,12 +8,10 @@ from pellucid.checkpoints.files import (
     FILES,
     STATE,
     Checkpoint,
-    SavedProgress,
     load,
     load_model_tensors,
     load_optimiser,
     load_state,
-    read_progress,
     save,
     save_tensors,
     verify,
@@ -21,6 +19,7 @@ from pellucid.checkpoints.files import (
 )
 from pellucid.checkpoints.finite import first_non_finite, refuse_non_finite
 from pellucid.checkpoints.model_file import ModelFile
+from pellucid.checkpoints.progress import SavedProgress, read_progress
 from pellucid.checkpoints.retention import Shelf
 from pellucid.checkpoints.save_time import seconds_to_save
 from pellucid.checkpoints.shares import Place, Shares, describe, read_region

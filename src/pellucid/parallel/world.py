@@ -122,7 +122,7 @@ class World:
         """A tensor divided among the ranks as `sharded` is; this rank has `local` of it."""
         return local
 
-    def put(self, tensor: Tensor, fill: Callable[[Tensor], object]) -> None:
+    def fill_share(self, tensor: Tensor, fill: Callable[[Tensor], object]) -> None:
         """Let `fill` write the whole tensor; keep what this rank holds of it."""
         fill(tensor)
 

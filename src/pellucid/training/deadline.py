@@ -187,10 +187,10 @@ class Deadline:
         total = late.total(planned_steps)
         is_long = self._is_long(pace * job.settings.batch_size)
         if multiple is not None and is_long and total > step:
-            whole = job.whole_rows(total - 1, late)
-            fitting = whole - (cost(late) - left) / pace
+            batch_rows = job.whole_rows(total - 1, late)
+            fitting = batch_rows - (cost(late) - left) / pace
             last_rows = max(1, round(fitting / multiple)) * multiple
-            if last_rows < whole:
+            if last_rows < batch_rows:
                 options.append(plan(total, last_rows))
         if is_over:
             options.append(job.timetable)
