@@ -62,7 +62,7 @@ def underflow(view: HistoryView) -> Candidate | None:
     # rounding leaves a few; without any the loss itself is weighed by 0
     is_all = zeros is not None and zeros.value == 1
     if is_all and not any(view.losses[:_AT_REST]) and len(view.losses) >= _AT_REST:
-        return suspect("RLH001/zero", n=len(view.losses), loss=0.0, step=view.steps[0])
+        return suspect("RLH001/zero", loss=0.0, step=view.steps[0])
     if zeros is not None and not view.facts.frozen and (is_half or not is_all):
         return suspect("NUM009", zeros=zeros.value, step=zeros.step)
     if not is_half:
