@@ -125,6 +125,38 @@ def test_a_loss_that_rises_steadily_is_turned_round_also_without_a_vocabulary() 
     assert "LOS009" not in codes
 
 
+def test_steps_along_the_gradient_tell_a_sign_from_a_rate() -> None:
+    rising = tuple((step, 4.1 + 0.02 * step) for step in range(1, 61))
+    uphill = Mark(n_seen=58, n_seeable=60, first=1, values=[0.4] * 58)
+    down = Mark(n_seen=2, n_seeable=60, first=9, values=[0.11] * 2)
+    for mark, codes in ((uphill, ["LOS009"]), (down, [])):
+        history = History(name="answers", losses=rising, marks={"uphill": mark})
+        assert [finding.code for finding in diagnose(history)] == codes
+
+
+def test_zeros_alone_are_no_underflow_and_a_loss_of_zero_weighs_nothing() -> None:
+    zeros = {"gradient.zeros": tuple(Reading(step, 1.0, "sick") for step in (1, 20, 40))}
+    still = History(
+        name="policy",
+        losses=tuple((step, 0.0) for step in range(1, 41)),
+        signs=zeros | {"gradient.depth_ratio": tuple(Reading(s, 0.0, "sick") for s in (1, 20, 40))},
+    )
+    assert [f.code for f in diagnose(still) if f.severity != "note"] == ["RLH001"]
+    half = replace(still, facts=replace(still.facts, weights="float16"))
+    other = tuple((step, 0.5) for step in range(1, 41))
+    assert diagnose(replace(half, losses=other))[0].code == "NUM009"
+    assert "NUM009" not in {f.code for f in diagnose(replace(still, losses=other))}
+
+
+def test_causes_that_compete_share_their_confidence() -> None:
+    decay = Mark(n_seen=48, n_seeable=48, first=2, values=[9.0] * 48)
+    (alone,) = diagnose(replace(healthy(), marks={"restored": decay}))
+    repeated = Mark(n_seen=48, n_seeable=48, first=2, values=[1.0] * 48)
+    both = diagnose(replace(healthy(), marks={"restored": decay, "repeated": repeated}))
+    assert alone.confidence == 0.98
+    assert [finding.confidence for finding in both] == pytest.approx([49 / 99] * 2, abs=0.01)
+
+
 @pytest.mark.parametrize(("first", "severity"), [(1.0, "note"), (0.009, "warn")])
 def test_cut_gradients_harm_adam_only_if_eps_is_larger(first: float, severity: str) -> None:
     mark = Mark(n_seen=99, n_seeable=99, first=2, values=[1e-6 * (1 + n / 99) for n in range(99)])

@@ -65,6 +65,10 @@ def test_statistics_are_those_of_the_numbers_on_the_page() -> None:
     rms = torch.linalg.vector_norm(page.after[:3] - page.before[:3], dim=1) / 6**0.5
     torch.testing.assert_close(table["step"], rms)
     assert table["cut"][1].item() == 0.5
+    cosine = torch.nn.functional.cosine_similarity(
+        page.after[:3] - page.before[:3], page.gradient[:3]
+    )
+    torch.testing.assert_close(table["uphill"], cosine)
     assert table["lost"][2].item() == 0.5
     gap = torch.linalg.vector_norm(page.before[1] - page.after[0]) / 6**0.5
     torch.testing.assert_close(table["written"][1], gap)

@@ -1,4 +1,4 @@
-"""The section of the page about loops that others write, from the newest results of the test split.
+"""The section of the page about loops that others write, from the newest results of each split.
 
 Comes in: a folder of dated results. Goes out: text. Every number in it is a file's.
 """
@@ -11,6 +11,10 @@ from pathlib import Path
 from typing import Any
 
 _RATES = {"default": "default budget", "full": "full rate"}
+_TUNED = """Rules and thresholds were changed after a look at these runs: the numbers say what is
+known of them, and not how often the diagnosis is right elsewhere. The digests name the code that
+they ran with; it has changed since if yours differ.
+"""
 _ROWS = {
     "detected": "harmed runs detected",
     "first cause right": "first cause right, of all harmed runs",
@@ -23,7 +27,7 @@ _ROWS = {
 
 def section(folder: Path) -> str:
     """The section; empty as long as the test split has no results."""
-    found = {rate: _newest(folder, rate) for rate in _RATES}
+    found = {rate: _newest(folder, "test", rate) for rate in _RATES}
     there = {rate: result for rate, result in found.items() if result is not None}
     if "default" not in there:
         return ""
@@ -35,16 +39,29 @@ def section(folder: Path) -> str:
         "By family of models, at the default budget:\n",
         _shares(there["default"]["by family"]),
         _calibration(there["default"]["calibration"]),
-        *(
-            _listed(f"{title.capitalize()}, at the default budget", there["default"][title])
-            for title in ("missed", "named wrongly", "false alarms")
-        ),
+        *_lost(there["default"], "at the default budget"),
     ]
+    tuned = _newest(folder, "tune", "default")
+    if tuned is not None:
+        parts += [
+            "### The split that we tune on\n",
+            _TUNED,
+            _about(tuned),
+            _shares({_RATES["default"]: tuned["all"]}),
+            _calibration(tuned["calibration"]),
+            *_lost(tuned, "tuning split"),
+        ]
     return "\n".join(part.rstrip() + "\n" for part in parts)
 
 
-def _newest(folder: Path, rate: str) -> Mapping[str, Any] | None:
-    files = sorted(folder.glob(f"elsewhere-test-{rate}-*.json"))
+def _lost(result: Mapping[str, Any], place: str) -> list[str]:
+    """The runs of which nothing, or something wrong, was said."""
+    titles = ("missed", "named wrongly", "false alarms")
+    return [_listed(f"{title.capitalize()}, {place}", result[title]) for title in titles]
+
+
+def _newest(folder: Path, split: str, rate: str) -> Mapping[str, Any] | None:
+    files = sorted(folder.glob(f"elsewhere-{split}-{rate}-*.json"))
     return json.loads(files[-1].read_text(encoding="utf-8")) if files else None
 
 
@@ -52,8 +69,10 @@ def _about(found: Mapping[str, Any]) -> str:
     versions = ", ".join(f"{name} {value}" for name, value in found["versions"].items())
     outcomes = ", ".join(f"{count} {name}" for name, count in sorted(found["outcomes"].items()))
     digests = "\n".join(f"| {name} | `{value[:16]}` |" for name, value in found["digests"].items())
-    part = "the first of a list with one loop and one seed of each kind, "
-    return f"""Measured on {found["date"]} with the test split, once: {found["runs"]} runs
+    part = (
+        "" if found["sample"] is None else "the first of a list with "
+    ) + "one loop and one seed of each kind, "
+    return f"""Measured on {found["date"]} with the {found["split"]} split: {found["runs"]} runs
 ({outcomes}; {len(found["errors"])} ended with an error),
 {part if found["of each kind"] else ""}of {found["trainings of the split"]} in the split.
 They took {found["cpu hours"]:.2f} CPU hours. A run is harmed if it ends {found["margin"]} worse

@@ -36,7 +36,9 @@ _LIKELY, _LONG = 0.8, 50
 #: Faults that make other probes fail too, such as random outputs: they take their turn first.
 _FIRST = ("DAT014", "RND001", "NUM001", "ATT002", "ATT001", "ATT005")
 #: Effects of many causes: they take their turn last.
-_GENERAL = ("INI001", "LRN001", "DAT009", "FIT00[1-4]", "ARC01[1-3]")
+_GENERAL = ("INI001", "LRN001", "DAT009", "FIT00[1-4]", "ARC01[1-3]", "UPD008", "OPT012")
+#: Even what is sure has some doubt, when it is held against another cause.
+_DOUBT = 0.01
 #: A cause lists at most so many symptoms as evidence.
 _MOST_SYMPTOMS = 3
 
@@ -73,7 +75,7 @@ def diagnose(
     ]
     sick = _find_sick(history)
     roots = _find_roots(candidates)
-    findings = [_with_symptoms(root.finding, sick) for root in roots]
+    findings = [_with_symptoms(root.finding, sick) for root in _share_belief(roots, fitting)]
     explained = [pattern for root in roots for pattern in read_codes()[root.code].explains]
     unexplained = {id: read for id, read in sick.items() if not _matches_any(id, explained)}
     is_grave = any(finding.severity in ("fault", "fatal") for finding in findings)
@@ -125,6 +127,28 @@ def _find_roots(candidates: Sequence[RankedFinding]) -> list[RankedFinding]:
         if candidate.code not in codes and not _matches_any(candidate.code, patterns):
             roots.append(candidate)
     return roots
+
+
+def _share_belief(
+    roots: Sequence[RankedFinding], fitting: Sequence[RankedFinding]
+) -> list[RankedFinding]:
+    """The roots, with the confidence that each has if one fault is behind all.
+
+    A likelihood p has odds p / (1 - p) against no fault; with one fault at most, they share the
+    sum of all odds and 1. A root alone keeps its likelihood. Notes, and what a probe read off the
+    state, compete with none.
+    """
+    rivals = [root for root in roots if root in fitting and root.severity != "note"]
+    odds = [root.likely / max(1 - root.likely, _DOUBT) for root in rivals]
+    shares = {root.code: odd / (1 + sum(odds)) for root, odd in zip(rivals, odds, strict=True)}
+    if len(rivals) < 2:
+        return list(roots)
+    return [
+        root._replace(finding=replace(root.finding, confidence=round(shares[root.code], 2)))
+        if root.code in shares
+        else root
+        for root in roots
+    ]
 
 
 def _turn(candidate: RankedFinding) -> tuple[bool, bool, int, float]:

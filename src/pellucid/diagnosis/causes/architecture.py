@@ -142,6 +142,11 @@ def similar_tokens(view: HistoryView) -> Candidate | None:
     return suspect("ARC011", cosine=first.value, place=first.place, step=first.step)
 
 
+def _vanishes_on_the_way(view: HistoryView) -> bool:
+    """Whether a training goes badly although gradients begin their way: 0 of 0 is no ratio."""
+    return goes_badly(view) and (view.usual("gradient.zeros") or 0.0) < 1
+
+
 def _least_depth_ratio(view: HistoryView) -> float | None:
     lowest = view.lowest("gradient.depth_ratio")
     return None if lowest is None else lowest.value
@@ -170,6 +175,6 @@ CAUSES: tuple[Cause, ...] = (
     collapsed_router,
     heavy_dropout,
     similar_tokens,
-    Comparison("ARC012", "gradient.depth_ratio", ("<", "least"), condition=goes_badly),
+    Comparison("ARC012", "gradient.depth_ratio", ("<", "least"), condition=_vanishes_on_the_way),
     Comparison("ARC013", "gradient.depth_ratio", (">", "most"), condition=goes_badly),
 )

@@ -57,6 +57,7 @@ CAUSES: tuple[Cause, ...] = (
     Comparison("DAT013", "targets.swapped", (">", "share"), n=1),
     Comparison("DAT014", "batch.one_token", (">", "share"), n=1),
     Comparison("DAT015", "batch.length", ("<", "length"), n=1),
+    Comparison("DAT015/cut", "batch.cut_length", ("<", "cut"), n=1),
     Comparison("DAT016", "batch.doubled_start", (">", "share"), n=1),
     Comparison("DAT002/call", "batch.copies", (">=", "half"), n=1),
     visible_padding,

@@ -209,6 +209,14 @@ class HistoryView:
         return None if betas is None else 1 / (1 - betas[1]) if betas[1] < 1 else math.inf
 
     @property
+    def has_full_steps(self) -> bool | None:
+        """Whether Adam's first step had the size of the rate; None if unknown."""
+        first = self.first("update.effective_step")
+        if self.facts.betas is None or first is None:
+            return None
+        return first > limit("OPT009", "first")
+
+    @property
     def rate(self) -> float | None:
         """The highest learning rate."""
         return self.facts.learning_rate or max((v for _, v in self.history.rates), default=None)

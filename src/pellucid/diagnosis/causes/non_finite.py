@@ -11,6 +11,8 @@ from pellucid.diagnosis.finding import limit
 
 #: So many norms in a row that are not finite end a training.
 _LAST_NORMS = 3
+#: So many losses of exactly 0 are no chance.
+_AT_REST = 10
 
 
 def not_finite(view: HistoryView) -> Candidate | None:
@@ -54,11 +56,16 @@ def _explain(view: HistoryView, quantity: str, place: str) -> tuple[str, float, 
 
 
 def underflow(view: HistoryView) -> Candidate | None:
-    """Gradients of exactly zero in float16."""
+    """Gradients of exactly zero: in float16, or of a loss that is exactly zero too."""
     zeros = view.lasting("gradient.zeros", lambda v: v > limit("NUM009", "zeros"))
-    if zeros is not None and not view.facts.frozen:
+    is_half = "float16" in (view.facts.precision, view.facts.weights)
+    # rounding leaves a few; without any the loss itself is weighed by 0
+    is_all = zeros is not None and zeros.value == 1
+    if is_all and not any(view.losses[:_AT_REST]) and len(view.losses) >= _AT_REST:
+        return suspect("RLH001/zero", loss=0.0, step=view.steps[0])
+    if zeros is not None and not view.facts.frozen and (is_half or not is_all):
         return suspect("NUM009", zeros=zeros.value, step=zeros.step)
-    if "float16" not in (view.facts.precision, view.facts.weights):
+    if not is_half:
         return _mostly_zero(view)
     norms = view.history.grad_norms
     if not norms or sum(norm == 0 for _, norm in norms) < len(norms) / 2:

@@ -51,20 +51,35 @@ def other_labels(view: HistoryView) -> Candidate | None:
 
 
 def climbing(view: HistoryView) -> Candidate | None:
-    """A loss that rises steadily from the first update on."""
+    """A loss that rises steadily from the first update on, and perhaps steps along the gradient."""
     n, guessing, start = len(view.losses) // 4, view.guessing, view.start
     if n < 10 or start is None or view.end is None:
         return None
-    if usual_stride(view) > limit("OPT005", "stride"):
+    uphill = view.often("uphill", limit("LOS009", "uphill"))
+    if uphill is not None and view.facts.on_rewards:
+        return None  # a reward is to rise
+    if uphill is None and usual_stride(view) > limit("OPT005", "stride"):
         return None  # so large steps can raise any loss
     if guessing is None and (start < limit("LOS009", "nats") or view.facts.on_rewards):
         return None
     guessing = start if guessing is None else guessing
     quarters = [sum(view.losses[i * n : (i + 1) * n]) / n for i in range(4)]
-    rises = sorted(quarters) == quarters and quarters[-1] > 3 * guessing
+    rises = sorted(quarters) == quarters
     # one batch may be easy; five in a row are not
     lowest = min(sum(view.losses[i : i + 5]) / 5 for i in range(4 * n - 4))
     if not rises or lowest < start - 0.5 or start > 2 * guessing:
+        return None
+    if uphill is not None and quarters[-1] > quarters[0]:
+        return suspect(
+            "LOS009/uphill",
+            share=uphill.share,
+            n=uphill.n_seeable,
+            cosine=uphill.value,
+            start=start,
+            end=view.end,
+            step=uphill.first,
+        )
+    if quarters[-1] <= 3 * guessing:
         return None
     return suspect("LOS009/rising", start=start, end=view.end, step=view.steps[0])
 

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from pellucid.diagnosis.causes.candidate import Candidate, Cause, Comparison, suspect
 from pellucid.diagnosis.causes.history_view import HistoryView
+from pellucid.diagnosis.causes.updates import severity_of_cuts
 from pellucid.diagnosis.finding import limit
 
 #: With fewer readings of the weights, their course is unknown.
@@ -54,7 +55,7 @@ def tight_clip(view: HistoryView) -> Candidate | None:
         clip=clip,
         cut=min(cut, 1.0),
         step=view.history.grad_norms[0][0],
-        severity="note" if view.goes_well and adapts else None,
+        severity=severity_of_cuts(view, adapts=adapts),
     )
 
 

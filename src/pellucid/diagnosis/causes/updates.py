@@ -10,7 +10,7 @@ import math
 
 from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect
 from pellucid.diagnosis.causes.history_view import HistoryView
-from pellucid.diagnosis.finding import limit
+from pellucid.diagnosis.finding import Severity, limit
 from pellucid.vitals import Mark
 
 
@@ -174,17 +174,26 @@ def always_cut(view: HistoryView) -> Candidate | None:
     is_scale = all(abs(value - round(value)) < limit("UPD008", "spread") for value in logs)
     if not logs or max(logs) - min(logs) < limit("UPD008", "spread") or is_scale:
         return None
-    # Adam divides by the gradient's size, as long as that is larger than eps
-    first = view.first("update.effective_step")
-    is_divided = view.facts.betas is not None and (first or 1.0) > limit("OPT009", "first")
     return suspect(
         "UPD008",
         _sure(mark),
         cut=mark.value,
         n=mark.n_seen,
         step=mark.first,
-        severity="note" if view.goes_well and is_divided else None,
+        severity=severity_of_cuts(view, adapts=view.facts.betas is not None),
     )
+
+
+def severity_of_cuts(view: HistoryView, *, adapts: bool) -> Severity | None:
+    """A note if the steps do not depend on the length of the gradients.
+
+    Args:
+        view: The training.
+        adapts: Whether the optimiser divides gradients by their size.
+    """
+    if not adapts or view.has_full_steps is False:
+        return None  # eps is as large as the gradients that are left
+    return "note" if view.has_full_steps or view.goes_well else None
 
 
 def _sure(mark: Mark) -> float:

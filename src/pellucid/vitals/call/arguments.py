@@ -34,6 +34,7 @@ class Arguments:
         mask: The place of the (rows, time) mask of the padded text, 1 for real tokens: of `source`
             if there is one, else of `ids`.
         pad: The id of padding that a config names.
+        room: The most tokens of a row, as a config says.
         special: Ids that are neither changed nor put in the place of others.
         reads_rows_first: Whether the first axis surely holds the rows.
     """
@@ -44,6 +45,7 @@ class Arguments:
     labels: Place | None = None
     mask: Place | None = None
     pad: int | None = None
+    room: int | None = None
     special: tuple[int, ...] = ()
     reads_rows_first: bool = False
 
@@ -102,11 +104,13 @@ def arguments_of(model: nn.Module, call: Call) -> Arguments | None:
     if ids is None:
         return None
     pad = getattr(config, "pad_token_id", None) if is_foreign else None
+    room = getattr(config, "max_position_embeddings", None) if is_foreign else None
     arguments = Arguments(
         call,
         ids,
         labels=labels,
         pad=pad if isinstance(pad, int) else None,
+        room=room if isinstance(room, int) else None,
         special=special,
         reads_rows_first=is_foreign,
     )

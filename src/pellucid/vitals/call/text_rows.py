@@ -12,6 +12,8 @@ from pellucid.vitals.call.arguments import Arguments
 
 #: Fewer rows, and shorter ones, say nothing.
 _FEWEST_ROWS, _SHORTEST = 4, 4
+#: Rows are cut short if the model has room for so many times their length.
+_ROOM = 4
 
 
 def measure(arguments: Arguments, ids: Int[Tensor, "batch time"]) -> dict[str, float]:
@@ -24,6 +26,8 @@ def measure(arguments: Arguments, ids: Int[Tensor, "batch time"]) -> dict[str, f
     signs = {"batch.copies": copies(ids)}
     if len(ids) >= _FEWEST_ROWS and ids.shape[1] > _SHORTEST:
         signs["batch.doubled_start"] = doubled_start(ids)
+    if is_cut_short(arguments, ids):
+        signs["batch.cut_length"] = float(ids.shape[1])
     values = (*arguments.call.args, *arguments.call.kwargs.values())
     if not any(isinstance(value, Tensor) and value.is_floating_point() for value in values):
         signs["batch.length"] = float(ids.shape[1])  # no state of an earlier call comes with it
@@ -60,6 +64,28 @@ def copies(ids: Int[Tensor, "batch time"]) -> float:
         return 0.0
     kinds: Tensor = cast("Any", torch).unique(ids, dim=0)
     return 1 - len(kinds) / len(ids)
+
+
+def is_cut_short(arguments: Arguments, ids: Int[Tensor, "batch time"]) -> bool:
+    """Whether all rows stop at one place in the middle of their text, far before they have to.
+
+    Args:
+        arguments: The call.
+        ids: All its rows.
+    """
+    mask, time = arguments.tensor(arguments.mask), ids.shape[1]
+    if len(ids) < _FEWEST_ROWS or time < 2 or (arguments.room or 0) < _ROOM * time:
+        return False
+    if mask is not None and not bool(mask.all()):
+        return False
+    # a place that holds one token in all rows is a template's, or the end of each
+    return bool((ids[:, 1:] != ids[:1, 1:]).any(0).all()) and not _holds(ids[:, 1:], arguments)
+
+
+def _holds(ids: Tensor, arguments: Arguments) -> bool:
+    """Whether a token among them has a special meaning, such as an end."""
+    special = torch.tensor(arguments.special, dtype=ids.dtype, device=ids.device)
+    return bool(torch.isin(ids, special).any())
 
 
 def doubled_start(ids: Int[Tensor, "batch time"]) -> float:

@@ -20,6 +20,7 @@ MarkName = Literal[
     "bare",
     "repeated",
     "unmoved",
+    "uphill",
     "lost",
     "reset",
     "rates",
@@ -40,6 +41,8 @@ _VALUES, _CHECKSUMS = 256, 2**17
 _LONG = 16
 #: A gradient that is left counts from this share of the new one on, as `gradient.left`.
 LEFT = 1e-3
+#: A step goes along the gradient from this cosine on: twice what 384 random numbers have by chance.
+UPHILL = 0.1
 #: An update is undone if so much of nearly every number that it moved is taken back.
 UNDONE = 0.8
 
@@ -139,6 +142,7 @@ class Marks:
             self._mark("repeated", row, 1.0, shows=is_same and row.arrivals == 0)
         if has_gradient and row.rate:
             self._mark("unmoved", row, 0.0, shows=numbers["moved"] == 0)
+            self._mark("uphill", row, numbers["uphill"], shows=numbers["uphill"] > UPHILL)
             if numbers["lost"] >= 0:
                 self._mark("lost", row, numbers["lost"], shows=numbers["lost"] > 0)
         if row.is_resting is not None and row.arrivals:

@@ -18,6 +18,7 @@ COLUMNS = (
     "size",
     "step",
     "slope",
+    "uphill",
     "moved",
     "written",
     "undone",
@@ -91,6 +92,7 @@ class Page:
             _rms(before),
             _rms(change),
             _rms(gradient),
+            _cosine(change, gradient),
             (change != 0).any(1).double(),
             _rms(gap),
             _undone(change, gap),
@@ -124,6 +126,11 @@ def copy_into(row: Tensor, numbers: Sequence[Tensor | None], sizes: Sequence[int
 
 def _rms(x: Tensor) -> Tensor:
     return x.square().mean(1).sqrt()
+
+
+def _cosine(x: Tensor, y: Tensor) -> Tensor:
+    """The cosine of each row; 0 if one side is zero."""
+    return (x * y).mean(1) / (_rms(x) * _rms(y)).clamp_min(1e-300)
 
 
 def _undone(change: Tensor, gap: Tensor) -> Tensor:
