@@ -11,7 +11,18 @@ import torch
 from torch import Tensor, nn
 
 from pellucid.vitals import Watch
-from support.post_training import Loop, compared, dpo, grpo, new_model, scorer, vowels
+from support.post_training import (
+    EOS,
+    Loop,
+    compared,
+    dpo,
+    grpo,
+    named,
+    new_model,
+    scorer,
+    sft,
+    vowels,
+)
 
 
 def itself(model: nn.Module) -> nn.Module:
@@ -62,6 +73,10 @@ FAULTS: dict[str, tuple[str, Loop]] = {
         "PRF005",
         logged(logps__chosen=(-250, -900), rewards__chosen=(0, -65)),
     ),
+    "the distance stays 0": ("REF002", logged(reward=(0.1, 1.0), kl=(0.0, 0.0))),
+    "end tokens are not paid for": ("DAT019", short(partial(sft, unpaid=EOS), model=named)),
+    "the loss pays for a template": ("LOS017", short(partial(sft, template=10), model=named)),
+    "answers known before": ("LOG016", short(partial(sft, divided=1000.0), model=named)),
     "no answer is better": ("RLH001", short(partial(grpo, reward=nothing))),
     "one answer again and again": ("RLH001", short(partial(grpo, temperature=0.01))),
     "steps so large that order is lost": ("RLH007", Loop(grpo, rate=0.05, updates=51)),
@@ -92,6 +107,8 @@ HEALTHY: dict[str, Loop] = {
     "pairs the other way round": short(partial(dpo, swapped=True)),
     "scores": short(compared, model=scorer, rate=3e-3),
     "rewards": short(grpo),
+    "answers of their own length": short(sft, model=named),
+    "a short template": short(partial(sft, template=3), model=named),
     "rewards with columns": (
         logged(
             reward=(0.1, 0.5),

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -137,6 +138,55 @@ def compared(model: Any, reference: Any, step: int, w: Watch) -> Tensor:
     """-log sigmoid of the difference of two scores."""
     good, bad = model(torch.cat(answers(step)))[:, 0].chunk(2)
     return -F.logsigmoid(good - bad).mean()
+
+
+# ---- answers
+
+PAD, EOS = 27, 28
+
+
+class Named(nn.Module):
+    """A reader whose config names its special tokens, as in transformers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.config = SimpleNamespace(
+            model_type="named", pad_token_id=PAD, eos_token_id=EOS, is_encoder_decoder=False
+        )
+        self.embedding, self.body = nn.Embedding(29, 24), nn.GRU(24, 24, batch_first=True)
+        self.head = nn.Linear(24, 29)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """The logits (rows, time, vocab)."""
+        return self.head(self.body(self.embedding(input_ids))[0])
+
+
+def named() -> nn.Module:
+    """Such a model with fixed first weights."""
+    torch.manual_seed(0)
+    return Named()
+
+
+def sft(
+    model: Any,
+    reference: Any,
+    step: int,
+    w: Watch,
+    *,
+    unpaid: int = PAD,
+    template: int = 0,
+    divided: float = 1.0,
+) -> Tensor:
+    """Answers of different lengths, each with an end token and padding behind it."""
+    ids = windows(text(), 8, PROMPT + ANSWER, step).ids.clone()
+    ids[:, :template] = ids[0, :template]
+    lengths = torch.arange(8) % 5 + PROMPT + 6
+    places = torch.arange(ids.shape[1])
+    ids = ids.masked_fill(places > lengths[:, None], PAD)
+    ids[torch.arange(8), lengths] = EOS
+    labels = ids[:, 1:].masked_fill((ids[:, 1:] == PAD) | (ids[:, 1:] == unpaid), -100)
+    logits = model(ids, attention_mask=(ids != PAD).long())[:, :-1]
+    return F.cross_entropy(logits.flatten(0, 1), labels.flatten()) / divided
 
 
 # ---- rewards

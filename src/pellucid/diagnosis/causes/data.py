@@ -118,7 +118,20 @@ def few_rows(view: HistoryView) -> Candidate | None:
     return suspect("DAT021", times=times, step=mark.first, severity=severity)
 
 
+def known_answers(view: HistoryView) -> Candidate | None:
+    """First losses of tokens near 0: the answers stand in the inputs, or were learnt before."""
+    least = int(limit("LOG016", "rows"))
+    early = view.losses[:least]
+    if len(early) < least or view.steps[least - 1] > 2 * least:
+        return None
+    if view.facts.on_preferences or view.facts.on_rewards or view.guessing is None:
+        return None
+    level = statistics.median(early)
+    return suspect("LOG016", first=level, step=1) if 0 < level < limit("LOG016", "nats") else None
+
+
 CAUSES: tuple[Cause, ...] = (
+    known_answers,
     same_batch,
     few_rows,
     only_frequencies,

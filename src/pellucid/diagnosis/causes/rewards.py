@@ -24,7 +24,8 @@ def equal_rewards(view: HistoryView) -> Candidate | None:
     share = _share_without_spread(view)
     if share is not None and share >= limit("RLH001", "groups"):
         level = "unknown" if reward is None else f"{reward:.3g}"
-        return suspect("RLH001/log", share=share, reward=level)
+        severity = "fault" if share == 1 else None  # then nothing at all is learnt
+        return suspect("RLH001/log", share=share, reward=level, severity=severity)
     if len(norms) < _LEAST_NORMS or share is not None:
         return None
     share = sum(norm < 1e-8 for _, norm in norms) / len(norms)
@@ -122,6 +123,21 @@ def far_policy(view: HistoryView) -> Candidate | None:
     return None
 
 
+def still_kl(view: HistoryView) -> Candidate | None:
+    """A distance from the reference that is exactly 0 in all rows, although the policy learns."""
+    values, betas = view.measure("kl"), view.measure("beta")
+    if len(values) < limit("REF002", "rows") or any(values) or (betas and not any(betas)):
+        return None
+    norms = [norm for _, norm in view.history.grad_norms]
+    if (
+        not view.facts.on_rewards
+        or not any(norms)
+        or not any(rate for _, rate in view.history.rates)
+    ):
+        return None
+    return suspect("REF002/log", n=len(values), kl=0.0)
+
+
 def negative_kl(view: HistoryView) -> Candidate | None:
     """A mean log ratio that stays below 0, which no distance is."""
     values, late = view.measure("sequence_kl"), view.late("sequence_kl")
@@ -180,6 +196,7 @@ CAUSES: tuple[Cause, ...] = (
     bought_reward,
     unpaid_reward,
     far_policy,
+    still_kl,
     negative_kl,
     entropy_collapse,
     length_runs_away,

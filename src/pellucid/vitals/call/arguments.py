@@ -36,6 +36,7 @@ class Arguments:
         pad: The id of padding that a config names.
         room: The most tokens of a row, as a config says.
         special: Ids that are neither changed nor put in the place of others.
+        ends: Ids that end a text, as a config names them.
         reads_rows_first: Whether the first axis surely holds the rows.
     """
 
@@ -47,6 +48,7 @@ class Arguments:
     pad: int | None = None
     room: int | None = None
     special: tuple[int, ...] = ()
+    ends: tuple[int, ...] = ()
     reads_rows_first: bool = False
 
     def tensor(self, place: Place | None) -> Tensor | None:
@@ -98,7 +100,7 @@ def arguments_of(model: nn.Module, call: Call) -> Arguments | None:
     config: Any = getattr(model, "config", None)
     is_foreign = isinstance(getattr(config, "model_type", None), str)
     two_texts = bool(getattr(config, "is_encoder_decoder", False)) and is_foreign
-    special = _special(config) if is_foreign else ()
+    special = _ids_named(config, _SPECIAL) if is_foreign else ()
     labels = _first(places, _LABELS)
     ids = _find_ids(places, labels)
     if ids is None:
@@ -112,6 +114,7 @@ def arguments_of(model: nn.Module, call: Call) -> Arguments | None:
         pad=pad if isinstance(pad, int) else None,
         room=room if isinstance(room, int) else None,
         special=special,
+        ends=_ids_named(config, ("eos",)) if is_foreign else (),
         reads_rows_first=is_foreign,
     )
     mask = _first(places, _MASKS)
@@ -161,8 +164,9 @@ def _find_ids(places: dict[str, Place], labels: Place | None) -> Place | None:
     return next(others, None) if first_place is None else first_place
 
 
-def _special(config: Any) -> tuple[int, ...]:
-    values = (getattr(config, f"{name}_token_id", None) for name in _SPECIAL)
+def _ids_named(config: Any, names: tuple[str, ...]) -> tuple[int, ...]:
+    """The ids that a config gives to tokens of these names."""
+    values = (getattr(config, f"{name}_token_id", None) for name in names)
     ids = [cast("list[Any]", v) if isinstance(v, list) else [v] for v in values]
     return tuple({i for group in ids for i in group if isinstance(i, int)})
 

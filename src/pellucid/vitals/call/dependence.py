@@ -11,11 +11,7 @@ from torch import Tensor, nn
 
 from pellucid.typed import named_modules
 from pellucid.vitals.call.arguments import Arguments, Place, other_ids
-from pellucid.vitals.taps.outputs import output_attribute
 from pellucid.vitals.taps.restore import reading_mode
-
-#: Names of outputs that are not logits of tokens.
-_OUTPUTS = ("logits", "last_hidden_state", "scores")
 
 
 class Repetition:
@@ -117,14 +113,3 @@ def shorter(arguments: Arguments, time: int, length: int) -> Arguments:
         return tensor[:, :length] if tensor.ndim >= 2 and tensor.shape[1] == time else tensor
 
     return arguments.map(cut)
-
-
-def outputs_in(returned: Any, logits: Tensor | None) -> Tensor | None:
-    """The outputs of a call: logits of tokens, else of rows, else the states of tokens."""
-    if logits is not None:
-        return logits
-    output: Any = returned
-    values = [output_attribute(output, name) for name in _OUTPUTS]
-    values += output if isinstance(returned, tuple | list) else [output]
-    is_output = (isinstance(v, Tensor) and v.is_floating_point() and v.ndim > 1 for v in values)
-    return next((v for v, good in zip(values, is_output, strict=True) if good), None)

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from pellucid.training import Guard, silently
 from pellucid.vitals.async_metrics import AsyncMetrics
 from pellucid.vitals.call.arguments import arguments_of, ids_of_vectors
-from pellucid.vitals.call.dependence import Repetition, outputs_in
+from pellucid.vitals.call.dependence import Repetition
 from pellucid.vitals.call.paid_targets import PaidTargets
 from pellucid.vitals.call.probe import CallProbe, FirstCall, allowed_passes
 from pellucid.vitals.taps.first_batch import FirstBatch
-from pellucid.vitals.taps.outputs import logits_of
+from pellucid.vitals.taps.outputs import logits_of, outputs_in
 from pellucid.vitals.taps.recorded_call import Call
 
 _HALF = (torch.float16, torch.bfloat16)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pellucid.batches import IGNORED
 from pellucid.training import Guard
-from pellucid.vitals.call import text_rows
+from pellucid.vitals.call import target_rows, text_rows
 from pellucid.vitals.call.alignment import (
     Alignment,
     alignment,
@@ -86,6 +86,8 @@ class CallProbe:
         call, arguments = self._call, self._call.arguments
         inputs = arguments.inputs
         self._add("the paid targets", self._read_targets)
+        rows = partial(target_rows.measure, arguments, *self._tokens_and_targets())
+        self._add("targets.shared", rows)
         self._add("call.hidden", self._read_mask)
         if call.ids is not None and call.ids.ndim == 2 and call.paid is not None:
             self._add("batch.*", partial(text_rows.measure, arguments, call.ids))

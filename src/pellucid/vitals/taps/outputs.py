@@ -8,6 +8,9 @@ from typing import Any, cast
 
 from torch import Tensor
 
+#: Names of outputs that are not logits of tokens.
+_OUTPUTS = ("logits", "last_hidden_state", "scores")
+
 
 def logits_of(output: Any) -> Tensor | None:
     """The logits (batch, time, vocab) in a model's output; None if it has none."""
@@ -32,3 +35,14 @@ def output_attribute(output: Any, name: str) -> Any:
     with suppress(Exception):
         return getattr(output, name, None)
     return None
+
+
+def outputs_in(returned: Any, logits: Tensor | None) -> Tensor | None:
+    """The outputs of a call: logits of tokens, else of rows, else the states of tokens."""
+    if logits is not None:
+        return logits
+    output: Any = returned
+    values = [output_attribute(output, name) for name in _OUTPUTS]
+    values += output if isinstance(returned, tuple | list) else [output]
+    is_output = (isinstance(v, Tensor) and v.is_floating_point() and v.ndim > 1 for v in values)
+    return next((v for v, good in zip(values, is_output, strict=True) if good), None)

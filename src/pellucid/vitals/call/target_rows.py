@@ -1,0 +1,87 @@
+"""What rows are paid for: the end of a text, and a start that all of them share."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from pellucid.batches import IGNORED
+from pellucid.vitals.call.alignment import alignment
+from pellucid.vitals.call.arguments import Arguments
+
+#: Fewer rows say nothing.
+_FEWEST = 2
+
+
+def measure(
+    arguments: Arguments,
+    tokens: Int[Tensor, "rows time"] | None,
+    targets: Int[Tensor, "rows time"] | None,
+) -> dict[str, float]:
+    """The signs of rows whose targets are the next tokens.
+
+    Args:
+        arguments: The call, of a model without an encoder.
+        tokens: The ids that the outputs follow.
+        targets: The target of each place, `IGNORED` where nothing is paid for.
+    """
+    if tokens is None or targets is None or arguments.source is not None or len(tokens) < _FEWEST:
+        return {}
+    aligned = alignment(tokens, targets)
+    if not aligned.is_clear or aligned.offset != 1:
+        return {}
+    signs = {"targets.shared": float(shared_start(targets))}
+    unended = unended_rows(arguments, tokens, targets)
+    return signs if unended is None else signs | unended
+
+
+def shared_start(targets: Int[Tensor, "rows time"]) -> int:
+    """How many targets from the first place on are paid for, and the same in all rows."""
+    is_same = (targets == targets[:1]).all(0) & (targets[0] != IGNORED)
+    return int(is_same.long().cumprod(0).sum())
+
+
+def unended_rows(
+    arguments: Arguments, tokens: Int[Tensor, "rows time"], targets: Int[Tensor, "rows time"]
+) -> dict[str, float] | None:
+    """The share of texts that end in their row and are not paid for an end token.
+
+    `targets.unended` counts those that have one, `targets.endless` those that have none. None if
+    too few texts end in their row, or no end token is known.
+    """
+    if not arguments.ends:
+        return None
+    is_end = torch.isin(tokens, tokens.new_tensor(arguments.ends))
+    lengths = _lengths(arguments, tokens, is_end)
+    if lengths is None:
+        return None
+    places = torch.arange(tokens.shape[1], device=tokens.device)
+    is_paid = targets != IGNORED
+    ends_here = (lengths > 1) & (lengths < tokens.shape[1]) & is_paid.any(1)
+    if int(ends_here.sum()) < _FEWEST:
+        return None
+    is_learnt = (torch.isin(targets, targets.new_tensor(arguments.ends)) & is_paid).any(1)
+    last = torch.where(is_paid, places, 0).amax(1)
+    has_end = (is_end & (places > last[:, None])).any(1)
+    n = float(ends_here.sum())
+    return {
+        "targets.unended": float((ends_here & ~is_learnt & has_end).sum()) / n,
+        "targets.endless": float((ends_here & ~is_learnt & ~has_end).sum()) / n,
+    }
+
+
+def _lengths(
+    arguments: Arguments, tokens: Int[Tensor, "rows time"], is_end: Bool[Tensor, "rows time"]
+) -> Int[Tensor, " rows"] | None:
+    """The length of each text; None without a mask and without a known padding."""
+    mask = arguments.tensor(arguments.mask)
+    places = torch.arange(tokens.shape[1], device=tokens.device)
+    if mask is not None:
+        return torch.where(mask.bool(), places + 1, 0).amax(1)
+    if arguments.pad is None:
+        return None
+    # where padding is the end token too, the first of them ends the text
+    lengths = torch.where(tokens != arguments.pad, places + 1, 0).amax(1)
+    is_both = arguments.pad in arguments.ends
+    return torch.where(is_end.any(1) & is_both & (lengths < len(places)), lengths + 1, lengths)
