@@ -27,6 +27,8 @@ def _stopped(log: Log) -> Iterable[Finding]:
     step = log.stopped[0]
     is_hidden = any(s == step and value == 0 for s, value in log.loss)
     state = "is 0 with a gradient norm that is not finite" if is_hidden else "is not finite"
+    if log.loss and log.stopped[1] == "gradient":
+        state = "is finite, but no gradient norm is"
     norms = [value for s, value in log.grad_norm if s < step and math.isfinite(value)]
     yield describe(
         "LOG001",
@@ -41,7 +43,7 @@ def _stopped(log: Log) -> Iterable[Finding]:
 def _why_stopped(log: Log, step: int, norms: list[float]) -> str:
     """The name of the cause: no finite loss, a rise before the end, or no warning."""
     losses = [value for s, value in log.loss if s < step and math.isfinite(value)]
-    if not losses:
+    if not any(math.isfinite(value) for s, value in log.loss if s <= step) and not losses:
         return "never finite"
     if len(norms) >= 5:
         usual = max(statistics.median(norms), 1e-30)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -20,12 +21,15 @@ Row = dict[str, float]
 
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|inf(?:inity)?)(?![a-z])"
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_STEP_AND_LOSS = re.compile(rf"\s*\d+\s+(?:{_NUMBER})\s*", re.IGNORECASE)
 _ABSENT = {"", "none", "null", "-", "n/a", "na"}
+#: Quotation marks that a page put in place of straight ones.
+_CURLY = str.maketrans("\u2018\u2019\u201c\u201d", "''\"\"")
 
 
 def rows_in(text: str, name: str = "") -> list[Row]:
     """The rows of a text, which may be none. `name` is the name of its file."""
-    stripped = text.lstrip("\ufeff \t\r\n")
+    stripped = text.lstrip("\ufeff \t\r\n").translate(_CURLY)
     if stripped[:1] in ("{", "["):
         try:
             return _read_json(parse_json(stripped, name, lenient=True))
@@ -99,7 +103,11 @@ def _read_json_lines(lines: Sequence[str], file: str) -> list[Row]:
 
 def _read_table(lines: Sequence[str], file: str) -> list[Row]:
     """A table with names in its first line; a table of one or two columns may have no names."""
-    separators = [separator for separator in ("\t", ";", ",") if lines and separator in lines[0]]
+    separators = [separator for separator in "\t;,|" if lines and separator in lines[0]]
+    if separators == ["|"]:  # a table as Markdown has it
+        lines = [line.strip().strip("|") for line in lines]
+    if lines and all(_STEP_AND_LOSS.fullmatch(line) for line in lines):
+        lines, separators = ["\t".join(line.split()) for line in lines], ["\t"]
     if lines and not separators and all(len(re.split(r"\s{2,}", x.strip())) > 2 for x in lines[:2]):
         lines, separators = [re.sub(r"\s{2,}", "\t", line.strip()) for line in lines], ["\t"]
     delimiter = separators[0] if separators else ","
@@ -115,8 +123,9 @@ def _read_table(lines: Sequence[str], file: str) -> list[Row]:
         names = [_tag_of_export(file) if plain(name) == "value" else name for name in names]
     if not any(kind_of(name) for name in names) and only_loss(names) is None:
         return []
-    if any(re.search(r"[:={]|\d\.\d", name) for name in names):
-        return []  # a console's line with commas in it
+    numbers_in_names = r"(?i)[:={]|\d\.\d|\bnan\b" + (r"|\s\d" if delimiter == "|" else "")
+    if any(re.search(numbers_in_names, name) for name in names):
+        return []  # a console's line with commas or bars in it
     return [_read_row(names, row, delimiter) for row in cells[1:]]
 
 
@@ -138,9 +147,11 @@ def _read_row(names: Sequence[str], cells: Sequence[str], delimiter: str) -> Row
 
 _NAME_AND_NUMBER = re.compile(
     r"(?<![\w/])(?:(?P<before>[A-Za-z]+)[ _/-])?"
-    r"(?P<name>train[ _/]loss|training[ _/]loss|eval[ _/]loss|val(?:id(?:ation)?)?[ _/]loss|"
-    r"lm[ _]loss|loss|global[ _]grad[ _]norm|grad(?:ient)?[ _-]norm|gnorm|norm|learning[ _]rate|"
-    rf"lr)\b(?: value)?['\"]?\s*[:=]?\s*\[?['\"]?(?P<value>{_NUMBER})",
+    r"(?P<name>train[ _/]loss(?:_step|_epoch)?|training[ _/]loss|eval[ _/]loss|"
+    r"val(?:id(?:ation)?)?[ _/]loss|lm[ _]loss|loss(?:_step|_epoch)?|global[ _]grad[ _]norm|"
+    r"grad(?:ient)?[ _-]norm|gnorm|norm|learning[ _]rate|lr|"
+    r"losses|cost|xent|cross[ _-]?entropy|ppl|perplexity)\b(?: (?:value|error|cost|is))?"
+    rf"['\"]?\s*[:=]?\s*\[?['\"]?(?P<value>{_NUMBER})",
     re.IGNORECASE,
 )
 _STEP = re.compile(
@@ -152,10 +163,14 @@ _EPOCH = re.compile(rf"['\"]?\bepoch['\"]?\s*[:=]?\s*\[?['\"]?(?P<epoch>{_NUMBER
 _BAR = re.compile(r"(?:^\s*\d+\||\|\s*)(?P<step>\d+)(?:/\d+ \[|\|\s*Loss)")
 _HELD_OUT = ("val", "valid", "validation", "eval", "test", "dev")
 _TRAINED = ("train", "training", "lm")
+#: Names that mean the loss in a row without one.
+_SPARE = ("losses", "cost", "xent", "crossentropy", "cross_entropy", "ppl", "perplexity")
+#: The place in a name such as `valLoss` or `IDLoss` where a word begins.
+_JOINED = re.compile(r"(?<=[A-Za-z])(?=Loss\b)")
 #: Words before "loss" that make it another loss.
 _UNWANTED = (
     *("aux", "auxiliary", "balancing", "z", "moe", "router", "mtp", "best", "min", "max"),
-    *("weight", "param", "params", "parameter", "layer", "rms"),
+    *("weight", "param", "params", "parameter", "layer", "rms", "reg", "time"),
 )
 
 
@@ -208,20 +223,33 @@ def _read_console(lines: Sequence[str]) -> list[Row]:
 
 def _read_line(line: str) -> Row:
     row: Row = {}
+    spare: Row = {}
     if "train_runtime" in line:
         return row  # the summary of a whole training, not an update
+    line = _JOINED.sub(" ", line)
     for match in _NAME_AND_NUMBER.finditer(line):
         word_before = (match["before"] or "").lower()
-        name = plain(match["name"]).replace("/", "_")
+        name, value = plain(match["name"]).replace("/", "_"), float(match["value"])
         if word_before in _UNWANTED:
             continue
-        if name.endswith("loss") and (
-            word_before in _HELD_OUT or "validation loss" in line.lower()
-        ):
-            name = "val_loss"
-        elif name == "loss" and word_before in _TRAINED:
-            name = "train_loss"
-        row.setdefault(name, float(match["value"]))
+        is_spare = name in _SPARE
+        if name in ("ppl", "perplexity"):
+            value = math.log(value) if value > 0 else math.nan
+        elif name == "cost" and re.match(r"\s*m?s", line[match.end() :]):
+            continue  # seconds
+        name = _name_of_loss("loss" if is_spare else name, word_before, line[: match.start()])
+        (spare if is_spare else row).setdefault(name, value)
+    if not any("loss" in name for name in row):
+        row |= spare
     for match in _measures().finditer(line):
         row.setdefault(match["name"], float(match["value"]))
     return row
+
+
+def _name_of_loss(name: str, word_before: str, text_before: str) -> str:
+    """The name of a column, with "train" or "val" for a loss if the words before it say so."""
+    says_held_out = "validation loss" in text_before.lower() and word_before[:5] != "train"
+    is_loss = re.search(r"loss(_step|_epoch)?$", name)
+    if is_loss and (word_before in _HELD_OUT or says_held_out):
+        return "val_loss"
+    return f"train_{name}" if name[:4] == "loss" and word_before in _TRAINED else name

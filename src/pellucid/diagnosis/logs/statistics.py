@@ -35,7 +35,10 @@ class Log:
 
     @property
     def stopped(self) -> tuple[int, str, str] | None:
-        """The first update from which no loss is finite; without losses, no gradient norm.
+        """The first update from which no loss is finite, or else no gradient norm.
+
+        A single norm that is not finite is an update that a scaler of gradients skipped: two at
+        the end count, or one that is all of a log without losses.
 
         Some trainers log 0 for a loss that is not finite: a loss of exactly 0 counts as one if the
         gradient norm of the update is not finite either, or if the loss before it was not finite.
@@ -48,9 +51,12 @@ class Log:
                 first = None
             elif first is None:
                 first = step
-        if not self.loss and norms and not any(map(math.isfinite, norms.values())):
-            return self.grad_norm[0][0], "gradient", ""
-        return None if first is None else (first, "loss", "")
+        if first is not None:
+            return first, "loss", ""
+        finite = [i for i, (_, norm) in enumerate(self.grad_norm) if math.isfinite(norm)]
+        ending = self.grad_norm[finite[-1] + 1 if finite else 0 :]
+        is_all = not self.loss and not finite
+        return (ending[0][0], "gradient", "") if ending[1 - is_all :] else None
 
     @property
     def in_tokens(self) -> bool:

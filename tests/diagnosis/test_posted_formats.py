@@ -1,0 +1,99 @@
+"""Lines as people paste them: other names for the loss, curly quotes, tables of a page."""
+
+from __future__ import annotations
+
+import math
+import random
+from pathlib import Path
+
+import pytest
+
+from pellucid.diagnosis import diagnose, history_of_log
+from pellucid.diagnosis.logs.parsers import rows_in
+
+
+@pytest.mark.parametrize(
+    ("line", "row"),
+    [
+        ("step 16 - loss        nan - moving ave loss        nan", {"step": 16, "loss": math.nan}),
+        ("Loss is nan, stopping training", {"loss": math.nan}),
+        ("Loss error: 1.03", {"loss": 1.03}),
+        ("[Epoch 1] Batch[2] Speed: 6.4 samples/sec, IDLoss=46.0", {"loss": 46.0}),
+        ("Epoch[1] Train-CrossEntropy=2.5", {"train_loss": 2.5}),
+        ("Epoch[1] Dev-CrossEntropy=2.6", {"val_loss": 2.6}),
+        ("iteration : 4, losses : 1266.86", {"loss": 1266.86}),
+        ("Epoch: 0010 cost = 15.2", {"loss": 15.2}),
+        ("iteration 5 loss 2.5 time cost: 3.1", {"loss": 2.5}),
+        ("epoch 3: cost 4.2 s, loss 2.5", {"loss": 2.5}),
+        ("loss cost = 37.4, reg cost = 0.1", {"loss": 37.4}),
+        ("Step 50/900; acc: 51.2; ppl: 8.415; xent: 2.13; lr: 0.5", {"loss": 2.13, "lr": 0.5}),
+        ("global step 100 lr 1 ppl 20.0855369 bleu 0.00", {"loss": 3.0, "lr": 1.0}),
+        ("Iter 50/213 ; LR 1.0 ; PPL nan ;", {"loss": math.nan, "lr": 1.0}),
+        ("step 9 loss 2.5 ppl 99", {"loss": 2.5}),
+        ("Validation perplexity: 20.0855369", {"val_loss": 3.0}),
+        (
+            "71%|###| 5/8 [04:01<01:39, v_num=0, train_loss_step=nan.0",
+            {"train_loss_step": math.nan},
+        ),
+        ("epoch 1 val_loss_epoch=2.5", {"val_loss": 2.5}),
+        (
+            "Training Loss: 0.5  Validation Loss: 0.6",
+            {"train_loss": 0.5, "val_loss": 0.6},
+        ),
+        (
+            "validation loss at iteration 9 | lm loss value: 3.5E+00 | lm loss PPL: 3.3E+01",
+            {"val_loss": 3.5},
+        ),
+        (
+            "{\u2018loss\u2019: 1.453, \u2018grad_norm\u2019: 2.5}",
+            {"loss": 1.453, "norm": 2.5},
+        ),
+    ],
+)
+def test_a_line_of_a_console_is_read(line: str, row: dict[str, float]) -> None:
+    (found,) = rows_in(line)
+    chosen = {name: value for name, value in found.items() if name in row}
+    assert chosen == pytest.approx(row, rel=1e-4, nan_ok=True)
+    assert not {name for name in found if "loss" in name} - set(row)
+
+
+def test_a_table_of_a_page_and_one_without_names_are_read() -> None:
+    page = "Step | Training Loss | reward_std\n-- | -- | --\n1 | 0.5 | 1.5\n2 | 0.25 | 1.25\n"
+    first, second = [row for row in rows_in(page) if row]
+    assert first == {"Step": 1, "Training Loss": 0.5, "reward_std": 1.5}
+    assert second["Training Loss"] == 0.25
+    assert rows_in("| step | loss |\n|---|---|\n| 3 | 2.5 |")[-1] == {"step": 3, "loss": 2.5}
+    bare = rows_in("76930 2.64\n76940 2.59\n76950 nan\n")
+    assert [row["step"] for row in bare] == [76930, 76940, 76950]
+    assert math.isnan(bare[-1]["loss"])
+    fairseq = rows_in("| epoch 001 | loss 3 | lr 0.5\n| epoch 002 | loss 2 | lr 0.5\n")
+    assert [row["loss"] for row in fairseq] == [3, 2]
+
+
+def codes(rows: list[str], folder: Path) -> dict[str, str]:
+    file = folder / "log.txt"
+    file.write_text("\n".join(rows))
+    return {finding.code: finding.text() for finding in diagnose(history_of_log(file))}
+
+
+def test_gradient_norms_that_stay_nan_are_the_end_and_one_is_not(tmp_path: Path) -> None:
+    rows = [f"{{'loss': {4 - i / 10}, 'grad_norm': {1 + i / 10}}}" for i in range(6)]
+    lost = "{'loss': 3.5, 'grad_norm': nan}"
+    assert not {"LOG001", "NUM008"} & set(codes([*rows, lost], tmp_path))
+    assert not {"LOG001", "NUM008"} & set(codes([lost, lost, *rows], tmp_path))
+    found = codes([*rows, lost, lost], tmp_path)
+    assert "At update 7, gradient was not finite" in found["NUM008"]
+    (finding,) = history_of_log(tmp_path / "log.txt").findings
+    assert "loss is finite, but no gradient norm is" in finding.text()
+    assert "never finite" not in " ".join(codes([lost, lost, lost], tmp_path).values())
+
+
+def test_a_short_log_that_climbs_row_by_row_is_an_alarm_and_noise_is_none(tmp_path: Path) -> None:
+    climbing = (1.45, 1.41, 1.42, 1.46, 1.47, 1.51, 1.57, 1.56, 1.62)
+    assert "LOG002" in codes([f"step {i} loss {v}" for i, v in enumerate(climbing)], tmp_path)
+    source = random.Random(5)
+    alarms = 0
+    for _ in range(200):
+        noisy = [source.uniform(1, 2) for _ in range(source.randint(6, 19))]
+        alarms += "LOG002" in codes([f"step {i} loss {v}" for i, v in enumerate(noisy)], tmp_path)
+    assert alarms <= 2
