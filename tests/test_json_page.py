@@ -22,7 +22,7 @@ PAGE = DOCS / "json.md"
 SHAPES = {
     name: shape
     for block in fenced(PAGE, "text")
-    for names, shape in (line.split(": ", 1) for line in block.splitlines())
+    for names, shape in (line.split(": ", 1) for line in re.sub(r"\n +", " ", block).splitlines())
     for name in names.split(", ")
 }
 SET = " ".join(f"--set {shlex.quote(setting)}" for setting in TINY)

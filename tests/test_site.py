@@ -77,10 +77,12 @@ def test_a_dead_link_is_named_with_its_page(tmp_path: Path) -> None:
     (tmp_path / "404.html").write_text('<a href="/anywhere">')
     (tmp_path / "a.html").write_text('<h1 id="top"><a href="b.html#x"><a href="b.html#y">')
     (tmp_path / "b.html").write_text('<h1 id="x"><a href="a.html"><img src="c.svg"><a href="#no">')
+    (tmp_path / "d.html").write_text('<a href="https://a.b"><script src="https://a.b/c.js">')
     assert dead_links(tmp_path) == [
         "a.html: b.html#y leads to no anchor",
         "b.html: c.svg leads to no file",
         "b.html: #no leads to no anchor",
+        "d.html: https://a.b/c.js is loaded from a server",
     ]
 
 

@@ -1,4 +1,7 @@
-"""Follow every link of a built site: to its file, and to its anchor there."""
+"""Follow every link of a built site: to its file, and to its anchor there.
+
+A page loads nothing from a server: it is read from files too.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ class Page(HTMLParser):
         super().__init__()
         self.links: list[str] = []
         self.anchors: set[str] = set()
+        self.loaded: list[str] = []
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -23,10 +27,12 @@ class Page(HTMLParser):
                 self.anchors.add(value)
             elif name in ("href", "src") and value:
                 self.links.append(value)
+                if name == "src" or (tag == "link" and ("rel", "stylesheet") in attrs):
+                    self.loaded.append(value)
 
 
 def dead_links(site: Path) -> list[str]:
-    """Links of a site of files that lead to no file or to no anchor, one line each."""
+    """Links of a site that lead to no file, to no anchor, or load from a server, one line each."""
 
     @cache
     def page(file: Path) -> Page:
@@ -36,6 +42,9 @@ def dead_links(site: Path) -> list[str]:
     pages = sorted(site.rglob("*.html"))
     pages.remove(site / "404.html")  # its links begin at a server's root
     for file in pages:
+        for link in page(file).loaded:
+            if urlsplit(link).netloc:
+                dead.append(f"{file.relative_to(site)}: {link} is loaded from a server")
         for link in page(file).links:
             parts = urlsplit(link)
             if parts.scheme or parts.netloc:

@@ -24,6 +24,8 @@ FROM_ROOT = {
 LICENCE = "licence.md"
 #: What becomes a page, or is shown on one.
 KINDS = (".md", ".ipynb", ".svg")
+#: What the search needs where a page comes from a file: by default the site loads it from a server.
+SCRIPT = DOCS / "site" / "iframe-worker.js"
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 FENCE = re.compile(r"(^```.*?^```\n?)", re.M | re.S)
 #: A fence that names its file: a title, on the site.
@@ -59,6 +61,8 @@ def stage(place: Path) -> None:
             is_notebook = source.suffix == ".ipynb"
             text = to_page(source) if is_notebook else source.read_text("utf-8")
             target.write_text(relinked(text, source, page), "utf-8")
+    (place / "javascripts").mkdir()
+    shutil.copyfile(SCRIPT, place / "javascripts" / SCRIPT.name)
     licence = (ROOT / "LICENSE").read_text("utf-8")
     (place / LICENCE).write_text(f"# Licence\n\n```text\n{licence}```\n", "utf-8")
 

@@ -74,6 +74,15 @@ def test_the_panel_is_as_wide_and_at_most_as_high_as_the_terminal(width: int, he
     assert any("50.0%   2m10s left" in line for line in lines)
 
 
+def test_a_long_note_stays_in_a_small_panel() -> None:
+    saved = events.CheckpointSaved(
+        step=300, path="runs/a-long-name/checkpoints/step-300", best=True
+    )
+    lines = Terminal(40, 12).show(*RUN, saved)
+    assert len(lines) <= 12 - 3
+    assert any("saved runs/a-long-name" in line for line in lines)
+
+
 def test_the_curve_has_numbers_on_both_axes_and_marks_of_held_out_losses() -> None:
     lines = Terminal(100, 40).show(*RUN)
     labels = [float(label) for line in lines for label in re.findall(r"([\d.]+) ┤", line)]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pellucid.cli import main
+from pellucid.cli.verbs.lab.runs import fitted_table
 from pellucid.errors import ConfigError, RunError
 from pellucid.lab.run_table import delete_runs, list_runs
 from pellucid.runs import read_events
@@ -117,3 +118,18 @@ def test_a_folder_without_runs_is_no_error_and_no_folder_is(
     assert capsys.readouterr().out == f"{tmp_path} has no such runs\n"
     assert main(["runs", str(tmp_path / "none")]) == 2
     assert "name the folder that holds your runs" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(
+    ("width", "left_out"),
+    [(None, ""), (200, ""), (70, "data"), (40, "data, size, objective, updates")],
+)
+def test_a_narrow_terminal_gets_fewer_columns(width: int | None, left_out: str) -> None:
+    cells = ("a-run", "sft", "24.8k", "questions.jsonl", "10 of 10", "3.3131", "calm", "finished")
+    lines = fitted_table([cells], width)
+    if width is not None:
+        assert max(map(len, lines)) <= width
+    note = f"left out: {left_out}" if left_out else lines[-1]
+    assert lines[-1] == note
+    assert lines[0].startswith("run")
+    assert "3.3131" in lines[1]

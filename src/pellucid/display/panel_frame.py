@@ -109,7 +109,8 @@ def _framed(state: PanelState, width: int, detail: int, body: RenderableType) ->
         parts.append([*_sentence(state.sampled, first)])
     parts.append([*_progress(state.latest, columns)])
     if state.note:
-        parts[-1].append(Text(state.note, style="dim", overflow="fold"))
+        whole = Text(state.note, style="dim", overflow="fold")
+        parts[-1].append(_clipped_text(state.note, "dim") if detail == _LEAST else whole)
     blank_line: list[RenderableType] = [Text("")] if detail < _DENSE else []
     stacked = [part for part in parts if part]
     lines = [line for part in stacked[1:] for line in (*blank_line, *part)]

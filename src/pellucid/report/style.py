@@ -75,6 +75,7 @@ caption { text-align: left; padding: .4rem .6rem; color: var(--soft); font-size:
 th, td { text-align: left; vertical-align: top; padding: .35rem .6rem;
   border-top: 1px solid var(--line); }
 th { font-weight: 600; }
+thead th { overflow-wrap: normal; }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums;
   white-space: nowrap; }
 tbody th { font-weight: 400; color: var(--soft); white-space: nowrap; }

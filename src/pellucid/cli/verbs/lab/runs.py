@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import shutil
+import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.flags.shared import finish_parser
@@ -12,6 +15,8 @@ if TYPE_CHECKING:
     from pellucid.lab.run_table import RunRow
 
 _HEADS = ("run", "objective", "size", "data", "updates", "best loss", "vital signs", "state")
+#: What a narrow terminal does without, the first one first.
+_SPARED = ("data", "size", "objective", "updates", "vital signs")
 
 
 def add_to(verbs: Any) -> None:
@@ -73,12 +78,32 @@ def call(arguments: argparse.Namespace) -> None:
 
 
 def _lines(folder: str, rows: list[RunRow]) -> list[str]:
-    from pellucid.cli.output.comparison import table_lines
-
     if not rows:
         return [f"{folder} has no such runs"]
     problems = [f"{row.name}: {row.problem}" for row in rows if row.state == "damaged"]
-    return [*table_lines(_HEADS, [_cells(row) for row in rows]), *problems]
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    return [*fitted_table([_cells(row) for row in rows], width), *problems]
+
+
+def fitted_table(rows: Sequence[Sequence[str]], width: int | None) -> list[str]:
+    """The table, without the columns that a narrow terminal has no room for.
+
+    Args:
+        rows: the cells of each run.
+        width: the columns of the terminal; None if any line fits.
+    """
+    from pellucid.cli.output.comparison import table_lines
+
+    lines = table_lines(_HEADS, rows)
+    for n_spared in range(1, len(_SPARED) + 1):
+        if width is None or max(map(len, lines)) <= width:
+            return lines
+        spared = _SPARED[:n_spared]
+        shown = [i for i, head in enumerate(_HEADS) if head not in spared]
+        columns = [[row[i] for i in shown] for row in (_HEADS, *rows)]
+        lines = table_lines(columns[0], columns[1:])
+        lines.append(f"left out: {', '.join(spared)}")
+    return lines
 
 
 def _cells(row: RunRow) -> tuple[str, ...]:
