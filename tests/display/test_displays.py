@@ -15,7 +15,9 @@ from rich.console import Console
 from pellucid.display import NotebookPanel, Panel, PlainLines, display_for, folded
 from pellucid.display import panel as panel_file
 from pellucid.display.metric_labels import LABELS, measured
+from pellucid.observers.metrics import numbers_of
 from pellucid.training import Event, StepFinished, events
+from pellucid.training.event_records import from_record, to_record
 from support.events import (
     EVALUATED,
     FINISHED,
@@ -100,6 +102,25 @@ def test_each_line_is_flushed_as_it_is_written() -> None:
     stream = Stream()
     PlainLines(stream)(LOGGED)
     assert flushed[-1] == stream.getvalue() != ""
+
+
+def test_several_ranks_have_their_speeds_waiting_times_and_memory() -> None:
+    ranks = ((9_000.0, 0.31, 10**9), (4_500.0, 0.02, 2 * 10**9), (8_000.0, 0.2, 10**9))
+    event = replace(LOGGED, ranks=ranks)
+    assert "ranks 4.5k to 9k, wait up to 0.3s" in plain(event)
+    shown = ESCAPE.sub("", raw([STARTED, event], width=120))
+    for line in (
+        "slowest   rank 1, 4.5k tokens/s",
+        "fastest   rank 0, 9k tokens/s",
+        "waiting   0.3s, 0.0s, 0.2s",
+        "by rank   1 GB, 2 GB, 1 GB",
+    ):
+        assert line in shown
+    on_gpus = replace(LOGGED, ranks=((9_000.0, None, None), (4_500.0, None, None)))
+    assert "ranks 4.5k to 9k" in plain(on_gpus)
+    assert "wait" not in plain(on_gpus) + ESCAPE.sub("", raw([STARTED, on_gpus], width=120))
+    assert from_record(to_record(event)) == event
+    assert dict(numbers_of(event))[event.step]["rank_1/waiting_seconds"] == 0.02
 
 
 def test_a_line_of_numbers_says_them_all() -> None:

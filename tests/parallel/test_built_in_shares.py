@@ -34,17 +34,37 @@ def test_a_model_built_empty_has_the_numbers_of_one_that_was_not(name: str) -> N
         assert all(torch.equal(tensor, other[key]) for key, tensor in mine.items())
 
 
-def test_a_rank_builds_its_shares_with_one_whole_tensor_at_a_time(tmp_path: Path) -> None:
-    names = ["full/built all weights", "offload/built adapters", "tensor/built all weights"]
+def check_built(name: str, ranks: list[dict[str, int]]) -> None:
+    for facts in ranks:
+        assert facts["equal"], name
+        if not name.startswith("tensor"):  # norms and embeddings are whole there
+            small = 0.02 * facts["whole"]  # norms are whole until they are shared
+            assert facts["peak"] <= facts["whole"] / 2 + facts["largest"] + small, (name, facts)
+
+
+def test_a_rank_builds_its_shares_one_tensor_at_a_time_and_its_waiting_is_counted(
+    tmp_path: Path,
+) -> None:
+    name = "full/built all weights"
+    answers = run_cases(2, [name, "none/slow", "full/slow"], tmp_path, updates=1)
+    check_built(name, answers[name])
+    for layout in ("none", "full"):
+        (speed, waited, memory), (slow_speed, slow_waited, slow_memory) = answers[f"{layout}/slow"]
+        assert speed > 1.5 * slow_speed > 0, layout
+        assert waited > 0.9 > slow_waited, layout  # three times 0.4 s, and not the pause before
+        assert (memory, slow_memory) == (1000, 1001)
+
+
+@pytest.mark.nightly
+def test_other_layouts_and_adapters_are_built_in_shares_too(tmp_path: Path) -> None:
+    names = ["full/built all weights", "full/built adapters", "tensor/built all weights"]
+    names += ["offload/built adapters", "full tensor/built all weights"]
     answers = run_cases(2, names, tmp_path, updates=1)
+    answers |= run_cases(4, ["node/built all weights"], tmp_path, updates=1)
     for name, ranks in answers.items():
-        for facts in ranks:
-            assert facts["equal"], name
-            if not name.startswith("tensor"):  # norms and embeddings are whole there
-                small = 0.02 * facts["whole"]  # norms are whole until they are shared
-                assert facts["peak"] <= facts["whole"] / 2 + facts["largest"] + small, (name, facts)
-    adapted = answers["offload/built adapters"][0]
-    assert 0 < adapted["trained"] < answers["full/built all weights"][0]["trained"]
+        check_built(name, ranks)
+    trained = {name: ranks[0]["trained"] for name, ranks in answers.items()}
+    assert 0 < trained["full/built adapters"] < trained["full/built all weights"]
 
 
 def pages_in_memory(file: Path) -> int:

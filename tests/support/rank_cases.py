@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,6 +30,7 @@ from pellucid.runs.plan import plan_run
 from pellucid.runs.shard import METHODS, shard_model
 from pellucid.saved_runs.folder import RunFolder
 from pellucid.training import Stepper, accumulate
+from pellucid.training.waiting import WaitMeter
 from support.models import BASE, VARIANTS, build
 from support.objectives import CASES, in_float32
 
@@ -251,6 +253,22 @@ def poisoned(world: World) -> dict[str, Any]:
     }
 
 
+def slow(world: World) -> list[list[float | None]]:
+    """What each rank is said to do if the last one takes longer before each of three updates."""
+    stepper, batch = stepper_of(RankCase(dropout=0.0), world)
+    stepper.update(batch, step=0, factor=1.0)
+    meter = WaitMeter(world)
+    with meter.pausing():
+        world.largest(int(time.sleep(0.5 * world.rank) is None))  # aside from training
+    started = time.perf_counter()
+    for step in range(1, 4):
+        time.sleep(0.4 * (world.rank == world.size - 1))
+        stepper.update(batch, step=step, factor=1.0)
+    seconds = time.perf_counter() - started
+    table = meter.read(100.0, seconds, 1000 + world.rank)
+    return [list(row) for row in world.gather(table)[0]]
+
+
 #: Runs whose model ranks build share by share.
 BUILT: dict[str, config.Run] = {
     "all weights": replace(
@@ -302,6 +320,8 @@ def main(file: str, updates: str, names: Sequence[str]) -> None:
             world.start_together()
             if name == "poisoned":
                 found[full_name] = poisoned(world)
+            elif name == "slow":
+                found[full_name] = slow(world)
             elif name.startswith("built "):
                 found[full_name] = world.gather(built(name[6:], world))
             elif name.startswith("gradients of "):

@@ -37,7 +37,7 @@ def test_each_update_is_read_once_by_name() -> None:
         meter.add(numbers(loss), 10)
     meter.add(numbers(0.5, blocked=1.0), 10)
     assert meter.filled == 3
-    rows, _ = meter.read()
+    rows, *_ = meter.read()
     assert rows == [
         {"blocked": 0.0, "grad_norm": 2.5, "loss_nats": 1.5},
         {"blocked": 0.0, "grad_norm": 2.5, "loss_nats": 3.0},
@@ -50,7 +50,7 @@ def test_each_update_is_read_once_by_name() -> None:
 
 def test_the_speed_is_tokens_per_second_of_training(clock: Clock) -> None:
     meter = Meter(4, wait=lambda: None)
-    assert meter.read() == ([], 0.0)  # no time has passed
+    assert meter.read() == ([], 0.0, 0.0)  # no time has passed
     for n_tokens in (10, 20):
         meter.add(numbers(1.0), n_tokens)
     clock.now += 2.0

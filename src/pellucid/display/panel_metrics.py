@@ -53,7 +53,33 @@ def column(latest: LatestEvents) -> Sequence[str]:
             f"speed     {short(logged.tokens_per_second)} {logged.unit}/s",
             f"memory    {size(logged.memory_bytes):<7}   left {duration(logged.seconds_left)}",
         ]
+        lines += _ranks(logged)
     return lines
+
+
+def _ranks(logged: events.Logged) -> list[str]:
+    """How fast each rank works, how long it waits, and its memory; nothing for one process."""
+    if not logged.ranks:
+        return []
+    speeds = [speed for speed, _, _ in logged.ranks]
+    slowest, fastest = speeds.index(min(speeds)), speeds.index(max(speeds))
+    lines = [
+        f"slowest   rank {slowest}, {short(speeds[slowest])} {logged.unit}/s",
+        f"fastest   rank {fastest}, {short(speeds[fastest])} {logged.unit}/s",
+    ]
+    waits = [wait for _, wait, _ in logged.ranks if wait is not None]
+    if len(waits) == len(speeds):
+        lines.append(f"waiting   {_by_rank([f'{wait:.1f}s' for wait in waits])}")
+    memory = [held for *_, held in logged.ranks if held is not None]
+    if len(memory) == len(speeds):
+        lines.append(f"by rank   {_by_rank([size(held) for held in memory])}")
+    return lines
+
+
+def _by_rank(texts: Sequence[str]) -> str:
+    """The first ranks; of many, how many more there are."""
+    more = f" and {len(texts) - 4} more" if len(texts) > 4 else ""
+    return f"{', '.join(texts[:4])}{more}"
 
 
 def cells(latest: LatestEvents, columns: int) -> list[str]:

@@ -107,8 +107,18 @@ def logged_line(event: events.Logged) -> str:
         f"step {event.step}/{event.total_steps} {share:.1f}% loss {event.loss:.4f} "
         f"lr {event.learning_rate:.2e} grad {norm:.3g}{clipped} "
         f"{per_second} {short(event.tokens_per_second)} mem {size(event.memory_bytes)} "
-        f"eta {duration(event.seconds_left)}{_parts(event)}"
+        f"eta {duration(event.seconds_left)}{_ranks(event)}{_parts(event)}"
     )
+
+
+def _ranks(event: events.Logged) -> str:
+    """The slowest and the fastest rank, and the longest wait; nothing for one process."""
+    if not event.ranks:
+        return ""
+    speeds = [speed for speed, *_ in event.ranks]
+    waits = [wait for _, wait, _ in event.ranks if wait is not None]
+    waiting = f", wait up to {max(waits):.1f}s" if waits else ""
+    return f" ranks {short(min(speeds))} to {short(max(speeds))}{waiting}"
 
 
 def _parts(event: events.Logged) -> str:

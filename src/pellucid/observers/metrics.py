@@ -50,4 +50,10 @@ def _report_numbers(event: events.Logged) -> Numbers:
     }
     if event.memory_bytes is not None:
         numbers["train/memory_bytes"] = float(event.memory_bytes)
+    for rank, (speed, waiting, memory) in enumerate(event.ranks):
+        numbers[f"rank_{rank}/{event.unit}_per_second"] = speed
+        if waiting is not None:
+            numbers[f"rank_{rank}/waiting_seconds"] = waiting
+        if memory is not None:
+            numbers[f"rank_{rank}/memory_bytes"] = float(memory)
     return numbers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -17,6 +18,7 @@ from pellucid import config
 from pellucid.errors import ConfigError, PellucidError
 from pellucid.parallel.meeting import Meeting
 from pellucid.parallel.world import Arguments, Message, Result, World
+from pellucid.typed import to_list
 
 #: torch gives these functions no types.
 _collective: Any = distributed
@@ -61,6 +63,7 @@ class Ranks(World):
     """
 
     settle_seconds = 30.0
+    waited = None if torch.cuda.is_available() else 0.0
 
     #: The ranks that read different rows, as torch's group; None for all.
     data_group: Any = None
@@ -74,6 +77,14 @@ class Ranks(World):
         self._meeting = meeting
         self._all_call = False
         self._announced = 0
+
+    @contextmanager
+    def _waiting(self) -> Generator[None]:
+        """Count the seconds of a collective; a GPU's host does not wait for it."""
+        started = time.perf_counter()
+        yield
+        if self.waited is not None:
+            self.waited += time.perf_counter() - started
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter], numbers: Sequence[Tensor]) -> None:
         """A parameter that any rank used has a gradient on all ranks."""
@@ -96,7 +107,8 @@ class Ranks(World):
         for bucket in _buckets(tensors):
             flat = torch.cat([tensor.detach().reshape(-1) for tensor in bucket])
             flat = flat if dtype is None else flat.to(dtype)
-            _collective.all_reduce(flat, group=self.data_group)
+            with self._waiting():
+                _collective.all_reduce(flat, group=self.data_group)
             start = 0
             for tensor in bucket:
                 end = start + tensor.numel()
@@ -116,14 +128,23 @@ class Ranks(World):
         n_own, first = owned(len(matrices), self.rank, self.size)
         results = computed(function, matrices[first : first + n_own], n_own)
         all_results = matrices.new_empty(n_own * self.size, *matrices.shape[1:])
-        _collective.all_gather_into_tensor(all_results, results)
+        with self._waiting():
+            _collective.all_gather_into_tensor(all_results, results)
         return all_results[: len(matrices)]
 
     def largest(self, *numbers: int) -> tuple[int, ...]:
         """On the CPU: the host needs the answer."""
         tensor = torch.tensor(numbers, dtype=torch.int64)
-        _collective.all_reduce(tensor, distributed.ReduceOp.MAX)
+        with self._waiting():
+            _collective.all_reduce(tensor, distributed.ReduceOp.MAX)
         return tuple(int(number) for number in tensor)
+
+    def table(self, row: Sequence[float]) -> list[list[float]]:
+        """In float64, so that bytes stay exact."""
+        table = torch.zeros(self.size, len(row), dtype=torch.float64)
+        table[self.rank] = torch.tensor(row, dtype=torch.float64)
+        _collective.all_reduce(table)
+        return to_list(table)
 
     def gather(self, value: Message) -> list[Message]:
         """Of any value that Python can copy to another process."""

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, cast
 
 import torch
 from torch import Tensor, distributed, nn
 from torch.distributed import fsdp
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp._fully_shard import _fsdp_collectives
 from torch.distributed.tensor import DTensor, parallel
 
 from pellucid import config
@@ -25,8 +26,29 @@ from pellucid.parallel.world import Division
 
 #: torch gives these functions few types.
 _fsdp: Any = fsdp
+_collectives: Any = _fsdp_collectives
 _collective: Any = distributed
 _parallel: Any = parallel
+
+
+class _Timed:
+    """One of torch's collectives for shares of weights, with its time counted.
+
+    Args:
+        collective: torch's own.
+        waiting: counts the time within it.
+    """
+
+    def __init__(
+        self, collective: Any, waiting: Callable[[], AbstractContextManager[None]]
+    ) -> None:
+        self._collective = collective
+        self._waiting = waiting
+        self.allocate = collective.allocate
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        with self._waiting():
+            return self._collective(*args, **kwargs)
 
 
 class ShardedRanks(Ranks):
@@ -103,6 +125,10 @@ class ShardedRanks(Ranks):
         for module in _sharded_modules(model):
             module.set_gradient_divide_factor(1.0)
             module.set_force_sum_reduction_for_comms(True)
+            module.set_custom_all_gather(_Timed(_collectives.DefaultAllGather(), self._waiting))
+            module.set_custom_reduce_scatter(
+                _Timed(_collectives.DefaultReduceScatter(), self._waiting)
+            )
         self._fetch_memory(model)
         # the root has to be known before `with_all_weights` gathers the groups below it
         root: Any = model

@@ -49,6 +49,8 @@ class World:
     data_rank = 0
     #: Whether each rank holds a share of the weights only.
     is_sharded = False
+    #: The seconds that this rank has spent in collectives so far; None if the host does not wait.
+    waited: float | None = None
     #: Seconds in which a repeated signal counts as the first one.
     settle_seconds = 0.0
 
@@ -134,6 +136,10 @@ class World:
     def largest(self, *numbers: int) -> tuple[int, ...]:
         """The largest of each number over all ranks."""
         return numbers
+
+    def table(self, row: Sequence[float]) -> list[list[float]]:
+        """The numbers of each rank, in their order: one small collective."""
+        return [list(row)]
 
     def gather(self, value: Message) -> list[Message]:
         """The value of each rank, in their order."""

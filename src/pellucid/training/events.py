@@ -151,6 +151,9 @@ class Logged:
     seconds_left: float
     memory_bytes: int | None
     unit: str = "tokens"
+    #: Of each rank, if there are several: the terms per second of its own work, the seconds that it
+    #: waited for others (None on a GPU, where the host does not wait), and the bytes of its memory.
+    ranks: tuple[tuple[float, float | None, int | None], ...] = ()
 
     @property
     def loss(self) -> float:

@@ -165,7 +165,7 @@ class _Loop:
         if not self.clock.meter.filled:
             return
         job, progress = self.job, self.progress
-        rows, speed = self.clock.read_meter()
+        rows, speed, ranks = self.clock.read_meter()
         good = [row for row in rows if not row["blocked"]]
         first_bad = progress.step - len(rows) + len(good)
         if good:
@@ -187,6 +187,7 @@ class _Loop:
                     seconds_left=self.clock.seconds_left(),
                     memory_bytes=self.stepper.memory_in_use(),
                     unit=job.unit,
+                    ranks=ranks,
                 )
             )
         if len(good) < len(rows):

@@ -47,8 +47,8 @@ class Meter:
         lap, self._lapped = seconds - self._lapped, seconds
         return lap
 
-    def read(self) -> tuple[list[dict[str, float]], float]:
-        """Each update's gate, gradient norm and parts; tokens per second. Empties it."""
+    def read(self) -> tuple[list[dict[str, float]], float, float]:
+        """Each update's gate, gradient norm and parts; tokens per second; seconds. Empties it."""
         rows = [
             dict(zip(self._names, row, strict=True))
             for row in _to_list(self._buffer[: self._filled])
@@ -58,7 +58,7 @@ class Meter:
         speed = self._tokens / seconds if seconds else 0.0
         self._filled, self._tokens, self._seconds, self._lapped = 0, 0, 0.0, 0.0
         self.resume()
-        return rows, speed
+        return rows, speed, seconds
 
     @property
     def filled(self) -> int:

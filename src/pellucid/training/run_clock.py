@@ -14,6 +14,7 @@ from pellucid.training.job import Job, Progress
 from pellucid.training.meter import Meter
 from pellucid.training.stepper import Stepper
 from pellucid.training.timetable import Replan
+from pellucid.training.waiting import Paces, WaitMeter
 
 
 class RunClock:
@@ -30,6 +31,7 @@ class RunClock:
         self._progress = progress
         self._stepper = stepper
         self._forecast = Forecast()
+        self._waiting = WaitMeter(job.world)
         self._deadline = Deadline.for_job(job, progress)
         self._timed_rows = job.rows_before(progress.step)
         self._started = time.perf_counter()
@@ -68,20 +70,24 @@ class RunClock:
             self._forecast.add("rows", seconds, rows)
         self._timed_rows = rows_done
 
-    def read_meter(self) -> tuple[list[dict[str, float]], float]:
-        """Each update's gate, gradient norm and parts; tokens per second. Empties the meter."""
+    def read_meter(self) -> tuple[list[dict[str, float]], float, Paces]:
+        """Each update's gate, gradient norm and parts; tokens per second; the pace of each rank.
+
+        Empties the meter. All ranks read at the same update.
+        """
         self.time_rows()
-        rows, speed = self.meter.read()
+        rows, speed, seconds = self.meter.read()
         if self._deadline is not None:  # the device has done all updates
             self._deadline.add_update(self._progress.step, self._before + self.seconds)
-        return rows, speed
+        return rows, speed, self._waiting.read(speed, seconds, self._stepper.memory_in_use())
 
     @contextmanager
     def pausing(self, work: Work) -> Generator[None]:
         """Time work that keeps the run from learning."""
         self.meter.pause()
         started = time.perf_counter()
-        yield
+        with self._waiting.pausing():
+            yield
         seconds = time.perf_counter() - started
         self._forecast.add(work, seconds)
         if self._deadline is not None:
