@@ -69,6 +69,7 @@ class Side:
         self.optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
         self.stack = ExitStack()
         self.watch = None
+        self.randomness = torch.get_rng_state()
         if watched:
             self.watch = self.stack.enter_context(watch(model, self.optimizer, clip_norm=1.0))
 
@@ -76,10 +77,12 @@ class Side:
         """Processor seconds of some updates."""
         if self.watch is not None:
             self.watch.resume()
+        torch.set_rng_state(self.randomness)  # each side draws its own dropout
         started = time.process_time()
         for _ in range(updates):
             self.update()
         seconds = time.process_time() - started
+        self.randomness = torch.get_rng_state()
         if self.watch is not None:
             self.watch.pause()
         return seconds
