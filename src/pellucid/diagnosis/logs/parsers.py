@@ -145,12 +145,19 @@ def _read_row(names: Sequence[str], cells: Sequence[str], delimiter: str) -> Row
 
 # ---- lines of a console
 
+_LOSSES = (
+    *("train[ _/]loss(?:_step|_epoch)?", "training[ _/]loss", "eval[ _/]loss"),
+    *("val(?:id(?:ation)?)?[ _/]loss", "lm[ _]loss", "loss(?:_step|_epoch)?"),
+)
+_UPDATES = (
+    *("global[ _]grad[ _]norm", "grad(?:ient)?[ _-]norm", "gnorm", "norm"),
+    *("learning[ _]rate", "lr"),
+)
+#: Names that mean the loss in a row without one.
+_SPARES = ("losses", "cost", "xent", "cross[ _-]?entropy", "ppl", "perplexity")
 _NAME_AND_NUMBER = re.compile(
     r"(?<![\w/])(?:(?P<before>[A-Za-z]+)[ _/-])?"
-    r"(?P<name>train[ _/]loss(?:_step|_epoch)?|training[ _/]loss|eval[ _/]loss|"
-    r"val(?:id(?:ation)?)?[ _/]loss|lm[ _]loss|loss(?:_step|_epoch)?|global[ _]grad[ _]norm|"
-    r"grad(?:ient)?[ _-]norm|gnorm|norm|learning[ _]rate|lr|"
-    r"losses|cost|xent|cross[ _-]?entropy|ppl|perplexity)\b(?: (?:value|error|cost|is))?"
+    rf"(?P<name>{'|'.join((*_LOSSES, *_UPDATES, *_SPARES))})\b(?: (?:value|error|cost|is))?"
     rf"['\"]?\s*[:=]?\s*\[?['\"]?(?P<value>{_NUMBER})",
     re.IGNORECASE,
 )
@@ -163,8 +170,6 @@ _EPOCH = re.compile(rf"['\"]?\bepoch['\"]?\s*[:=]?\s*\[?['\"]?(?P<epoch>{_NUMBER
 _BAR = re.compile(r"(?:^\s*\d+\||\|\s*)(?P<step>\d+)(?:/\d+ \[|\|\s*Loss)")
 _HELD_OUT = ("val", "valid", "validation", "eval", "test", "dev")
 _TRAINED = ("train", "training", "lm")
-#: Names that mean the loss in a row without one.
-_SPARE = ("losses", "cost", "xent", "crossentropy", "cross_entropy", "ppl", "perplexity")
 #: The place in a name such as `valLoss` or `IDLoss` where a word begins.
 _JOINED = re.compile(r"(?<=[A-Za-z])(?=Loss\b)")
 #: Words before "loss" that make it another loss.
@@ -232,7 +237,7 @@ def _read_line(line: str) -> Row:
         name, value = plain(match["name"]).replace("/", "_"), float(match["value"])
         if word_before in _UNWANTED:
             continue
-        is_spare = name in _SPARE
+        is_spare = re.fullmatch("|".join(_SPARES), name) is not None
         if name in ("ppl", "perplexity"):
             value = math.log(value) if value > 0 else math.nan
         elif name == "cost" and re.match(r"\s*m?s", line[match.end() :]):
