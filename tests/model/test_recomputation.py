@@ -15,7 +15,7 @@ from pellucid.counting.activations import Pass, Recompute, activations
 from pellucid.model import assemble
 from pellucid.model.dropout import Dropout
 from pellucid.presets import find
-from pellucid.training.kernels import recompute_by
+from pellucid.training.kernels import compile_blocks, compiler_problem, recompute_by
 from pellucid.vitals.taps.hooks import Hooks
 from support.models import BASE, ENCODERS, PAIRS, VARIANTS, build, random_ids, with_stack
 
@@ -60,6 +60,30 @@ def test_gradients_buffers_and_random_numbers_are_equal_bit_for_bit(
     theirs = after_two_updates(build(ALL[name]), "none")
     assert len(ours) == len(theirs) > 10
     assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
+
+
+@pytest.mark.nightly  # compiling three times takes a minute
+def test_compiled_blocks_have_the_gradients_of_blocks_that_keep_everything() -> None:
+    if problem := compiler_problem(torch.device("cpu")):
+        pytest.skip(f"torch.compile does not work here: {problem}")
+    gradients: dict[str, list[Tensor]] = {}
+    choices: tuple[Recompute, ...] = ("none", "selective", "full")
+    for recompute in choices:
+        torch.compiler.reset()
+        model: Any = build(BASE).float().train()
+        recompute_by(model, recompute)
+        compile_blocks(model)
+        model.hidden_states(random_ids(4, 9)).pow(2).sum().backward()
+        gradients[recompute] = [p.grad for p in model.parameters() if p.grad is not None]
+    eager: Any = build(BASE).float().train()
+    eager.hidden_states(random_ids(4, 9)).pow(2).sum().backward()
+    expected = [p.grad for p in eager.parameters() if p.grad is not None]
+    largest = max(float(gradient.abs().max()) for gradient in expected)
+    for ours in gradients.values():
+        assert len(ours) == len(expected) > 10
+        for mine, other, theirs in zip(ours, gradients["none"], expected, strict=True):
+            assert torch.equal(mine, other)
+            assert float((mine - theirs).abs().max()) < 1e-5 * largest
 
 
 @pytest.mark.parametrize("recompute", ["none", "selective", "full"])

@@ -25,7 +25,7 @@ def test_a_model_built_empty_has_the_numbers_of_one_that_was_not(name: str) -> N
     matrices = [m for m in ours.modules() if isinstance(m, nn.Linear | nn.Embedding)]
     assert all(p.is_meta for module in matrices for p in module.parameters(recurse=False))
     ours._apply(lambda x: torch.full_like(x, torch.nan, device="cpu") if x.is_meta else x)
-    draw_weights(ours, described, seed=3, put=World().fill_share)
+    draw_weights(ours, described, seed=3, set_values=World().set_values)
     for mine, other in (
         (ours.state_dict(), theirs.state_dict()),
         (dict(ours.named_buffers()), dict(theirs.named_buffers())),

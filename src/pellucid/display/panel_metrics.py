@@ -70,16 +70,16 @@ def _ranks(logged: events.Logged) -> list[str]:
     waits = [wait for _, wait, _ in logged.ranks if wait is not None]
     if len(waits) == len(speeds):
         lines.append(f"waiting   {_by_rank([f'{wait:.1f}s' for wait in waits])}")
-    memory = [held for *_, held in logged.ranks if held is not None]
+    memory = [n_bytes for *_, n_bytes in logged.ranks if n_bytes is not None]
     if len(memory) == len(speeds):
-        lines.append(f"by rank   {_by_rank([size(held) for held in memory])}")
+        lines.append(f"by rank   {_by_rank([size(n_bytes) for n_bytes in memory])}")
     return lines
 
 
 def _by_rank(texts: Sequence[str]) -> str:
     """The first ranks; of many, how many more there are."""
-    more = f" and {len(texts) - 4} more" if len(texts) > 4 else ""
-    return f"{', '.join(texts[:4])}{more}"
+    remainder = f" and {len(texts) - 4} more" if len(texts) > 4 else ""
+    return f"{', '.join(texts[:4])}{remainder}"
 
 
 def cells(latest: LatestEvents, columns: int) -> list[str]:

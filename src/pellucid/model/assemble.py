@@ -15,11 +15,11 @@ from pellucid.model.build import parts, positions
 from pellucid.model.build.attention import attention, cross_attention
 from pellucid.model.half import refuse_half
 from pellucid.model.initialisation import (
-    Put,
+    SetValues,
     empty_embedding,
     initialise,
     matrices_on_meta,
-    put_whole,
+    set_whole,
 )
 from pellucid.model.output_head import ClassificationHead, LanguageHead, NoHead, OutputHead
 from pellucid.model.reparametrisation import spectral_norm, weight_norm
@@ -42,7 +42,7 @@ def assemble(model: config.Transformer, *, seed: int) -> Transformer:
     with own_randomness(seed):
         transformer = _build(model)
         if transformer.device.type != "meta":
-            _draw(transformer, model, seed, put_whole)
+            _draw(transformer, model, seed, set_whole)
         _reparametrise(transformer, model)
     return transformer
 
@@ -67,7 +67,7 @@ def has_own_matrices(model: config.Transformer) -> bool:
 
 
 def draw_weights(
-    transformer: Transformer, model: config.Transformer, *, seed: int, put: Put
+    transformer: Transformer, model: config.Transformer, *, seed: int, set_values: SetValues
 ) -> None:
     """Give an empty model, and its adapters if it has any, the first weights of `seed`.
 
@@ -75,24 +75,26 @@ def draw_weights(
         transformer: the model that `assemble_empty` built.
         model: its config.
         seed: of the weights.
-        put: fills each parameter. The numbers are drawn one whole tensor after the other, and
-            `put` may keep a part of each.
+        set_values: fills each parameter. The numbers are drawn one whole tensor after the other;
+            it may keep a part of each.
     """
-    _draw(transformer, model, seed, put)
+    _draw(transformer, model, seed, set_values)
     with torch.no_grad():
         for layer in adapters(transformer).values():
-            put(layer.lora_down, layer.draw_down)
-            put(layer.lora_up, Tensor.zero_)
+            set_values(layer.lora_down, layer.draw_down)
+            set_values(layer.lora_up, Tensor.zero_)
 
 
-def _draw(transformer: Transformer, model: config.Transformer, seed: int, put: Put) -> None:
+def _draw(
+    transformer: Transformer, model: config.Transformer, seed: int, set_values: SetValues
+) -> None:
     initialise(
         transformer,
         weights=parts.std(model.initialisation.weights),
         embedding_std=model.initialisation.embedding_std,
         scale_of=_scale_of(model),
         generator=torch.Generator().manual_seed(seed),
-        put=put,
+        set_values=set_values,
     )
 
 

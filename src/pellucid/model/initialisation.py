@@ -17,10 +17,10 @@ Std = Callable[[int, int], float]
 #: Gives a whole tensor its values, in place.
 Fill = Callable[[Tensor], object]
 #: Fills a parameter: the whole of it, or what this process holds of it.
-Put = Callable[[Tensor, Fill], None]
+SetValues = Callable[[Tensor, Fill], None]
 
 
-def put_whole(parameter: Tensor, fill: Fill) -> None:
+def set_whole(parameter: Tensor, fill: Fill) -> None:
     """Fill a parameter that this process holds as a whole."""
     fill(parameter)
 
@@ -32,7 +32,7 @@ def initialise(
     embedding_std: float,
     scale_of: Callable[[str], float],
     generator: torch.Generator,
-    put: Put = put_whole,
+    set_values: SetValues = set_whole,
 ) -> None:
     """Draw every matrix and set every bias to zero; the gains of norms stay as they are.
 
@@ -42,12 +42,12 @@ def initialise(
         embedding_std: the standard deviation of embeddings.
         scale_of: a factor of the standard deviation of a matrix, from its module's name.
         generator: draws the numbers, one whole tensor after the other.
-        put: fills each parameter.
+        set_values: fills each parameter.
     """
     drawn: set[int] = set()
 
     def draw(parameter: Tensor, std: float) -> None:
-        put(parameter, lambda whole: whole.normal_(0.0, std, generator=generator))
+        set_values(parameter, lambda tensor: tensor.normal_(0.0, std, generator=generator))
 
     with torch.no_grad():
         for name, module in named_modules(model).items():
@@ -61,7 +61,7 @@ def initialise(
                 std = weights(module.in_features, module.out_features) * scale_of(name)
                 draw(module.weight, std)
                 if module.bias is not None:  # pyright: ignore[reportUnnecessaryComparison]
-                    put(module.bias, Tensor.zero_)
+                    set_values(module.bias, Tensor.zero_)
 
 
 @contextmanager

@@ -18,7 +18,6 @@ from pellucid import config
 from pellucid.errors import ConfigError, PellucidError
 from pellucid.parallel.meeting import Meeting
 from pellucid.parallel.world import Arguments, Message, Result, World
-from pellucid.typed import to_list
 
 #: torch gives these functions no types.
 _collective: Any = distributed
@@ -63,7 +62,7 @@ class Ranks(World):
     """
 
     settle_seconds = 30.0
-    waited = None if torch.cuda.is_available() else 0.0
+    waiting_seconds = None if torch.cuda.is_available() else 0.0
 
     #: The ranks that read different rows, as torch's group; None for all.
     data_group: Any = None
@@ -83,8 +82,8 @@ class Ranks(World):
         """Count the seconds of a collective; a GPU's host does not wait for it."""
         started = time.perf_counter()
         yield
-        if self.waited is not None:
-            self.waited += time.perf_counter() - started
+        if self.waiting_seconds is not None:
+            self.waiting_seconds += time.perf_counter() - started
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter], numbers: Sequence[Tensor]) -> None:
         """A parameter that any rank used has a gradient on all ranks."""
@@ -144,7 +143,7 @@ class Ranks(World):
         table = torch.zeros(self.size, len(row), dtype=torch.float64)
         table[self.rank] = torch.tensor(row, dtype=torch.float64)
         _collective.all_reduce(table)
-        return to_list(table)
+        return [[float(number) for number in numbers] for numbers in table]
 
     def gather(self, value: Message) -> list[Message]:
         """Of any value that Python can copy to another process."""

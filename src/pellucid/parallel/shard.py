@@ -246,11 +246,11 @@ class ShardedRanks(Ranks):
         )
         return share
 
-    def fill_share(self, tensor: Tensor, fill: Callable[[Tensor], object]) -> None:
+    def set_values(self, tensor: Tensor, fill: Callable[[Tensor], object]) -> None:
         """The whole of it lies on the CPU meanwhile."""
-        values = torch.empty(tensor.shape, dtype=tensor.dtype)
-        fill(values)
-        _local(tensor).copy_(values[self.region(tensor)])
+        full = torch.empty(tensor.shape, dtype=tensor.dtype)
+        fill(full)
+        _local(tensor).copy_(full[self.region(tensor)])
 
     @contextmanager
     def with_all_weights(self, model: nn.Module) -> Generator[None]:

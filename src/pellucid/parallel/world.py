@@ -50,7 +50,7 @@ class World:
     #: Whether each rank holds a share of the weights only.
     is_sharded = False
     #: The seconds that this rank has spent in collectives so far; None if the host does not wait.
-    waited: float | None = None
+    waiting_seconds: float | None = None
     #: Seconds in which a repeated signal counts as the first one.
     settle_seconds = 0.0
 
@@ -124,7 +124,7 @@ class World:
         """A tensor divided among the ranks as `sharded` is; this rank has `local` of it."""
         return local
 
-    def fill_share(self, tensor: Tensor, fill: Callable[[Tensor], object]) -> None:
+    def set_values(self, tensor: Tensor, fill: Callable[[Tensor], object]) -> None:
         """Let `fill` write the whole tensor; keep what this rank holds of it."""
         fill(tensor)
 

@@ -98,7 +98,7 @@ def build_model(
     if world.is_sharded:
         shard_model(model, world, plan.precision)
     if is_empty:
-        draw_weights(model, run.model, seed=run.seed, put=world.fill_share)
+        draw_weights(model, run.model, seed=run.seed, set_values=world.set_values)
         if run.start is not None:
             start = load_model_tensors(folder.start, is_verified=world.rank > 0)
             fill_shares(model, matching_body(model, start), world)

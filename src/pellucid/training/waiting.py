@@ -20,14 +20,14 @@ class WaitMeter:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._before = world.waited or 0.0
+        self._before = world.waiting_seconds or 0.0
 
     @contextmanager
     def pausing(self) -> Generator[None]:
         """Within it, waiting does not count: it is not training."""
-        started = self._world.waited or 0.0
+        started = self._world.waiting_seconds or 0.0
         yield
-        self._before += (self._world.waited or 0.0) - started
+        self._before += (self._world.waiting_seconds or 0.0) - started
 
     def read(self, speed: float, seconds: float, memory_bytes: int | None) -> Paces:
         """Of each rank its own speed, its waiting seconds and its memory; empty for one process.
@@ -39,15 +39,15 @@ class WaitMeter:
             seconds: the time of the updates since the last reading.
             memory_bytes: the memory of this rank.
         """
-        world, waited = self._world, self._world.waited
+        world, total = self._world, self._world.waiting_seconds
         if world.size == 1:
             return ()
-        waiting = -1.0 if waited is None else min(waited - self._before, seconds)
-        self._before = waited or 0.0
+        waiting = -1.0 if total is None else min(total - self._before, seconds)
+        self._before = total or 0.0
         working = seconds - max(waiting, 0.0)
         own_speed = speed * seconds / world.n_data / working if working > 0 else 0.0
         memory = -1.0 if memory_bytes is None else float(memory_bytes)
         return tuple(
-            (own, None if wait < 0 else wait, None if held < 0 else int(held))
-            for own, wait, held in world.table((own_speed, waiting, memory))
+            (rank_speed, None if wait < 0 else wait, None if n_bytes < 0 else int(n_bytes))
+            for rank_speed, wait, n_bytes in world.table((own_speed, waiting, memory))
         )
