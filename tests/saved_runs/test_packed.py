@@ -50,6 +50,16 @@ def test_the_numbers_are_those_of_the_same_weights_unpacked(
         assert torch.equal(packed.get_parameter(name), parameter)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc tells which files are mapped")
+def test_the_file_is_not_mapped_once_all_is_packed(tmp_path: Path) -> None:
+    folder = tmp_path / "dir"
+    write(folder, "gpt2")
+    run = pellucid.load(folder, weights="int4", packed=True)
+    mapped = Path("/proc/self/maps").read_text(encoding="utf-8")
+    assert is_packed(run.model)
+    assert str(folder) not in mapped
+
+
 def test_what_needs_parameters_is_refused(trained: Path) -> None:
     run = pellucid.load(trained, weights="int8", packed=True)
     with pytest.raises(ConfigError, match="open it without packed=True"):

@@ -23,7 +23,7 @@ _NEW_SPEED = 1.5
 #: The length changes if the end would miss the deadline by more than these shares of the whole time
 #: and of the time left: early on, a pace that varies is no reason.
 _MISS, _MISS_OF_REST = 0.004, 0.04
-#: A run that is over this share of the time too early goes on.
+#: A run that is over this share of the time too early gets more updates.
 _MISS_AT_END = 0.02
 #: If an update takes more than this share of the whole time, the last one may be smaller, so that
 #: the end is not half an update early or late.
@@ -162,7 +162,7 @@ class Deadline:
             is_on_time = abs(early) <= max(_MISS * self._seconds, _MISS_OF_REST * left)
         if is_on_time:
             return None
-        # a run that has come to its end too early goes on from its last update's progress
+        # updates after an end that came too early continue from the progress of the last one
         progress = job.timetable.progress(step - is_over, planned_steps)
 
         def plan(total: int, last_rows: int | None = None) -> Timetable:
@@ -187,10 +187,10 @@ class Deadline:
         total = late.total(planned_steps)
         is_long = self._is_long(pace * job.settings.batch_size)
         if multiple is not None and is_long and total > step:
-            batch_rows = job.whole_rows(total - 1, late)
-            fitting = batch_rows - (cost(late) - left) / pace
+            n_whole = job.whole_rows(total - 1, late)
+            fitting = n_whole - (cost(late) - left) / pace
             last_rows = max(1, round(fitting / multiple)) * multiple
-            if last_rows < batch_rows:
+            if last_rows < n_whole:
                 options.append(plan(total, last_rows))
         if is_over:
             options.append(job.timetable)
@@ -205,10 +205,10 @@ class Deadline:
         return _pace_between(first, last) if is_enough else None
 
     def _careful_pace(self, *, is_over: bool) -> float | None:
-        """The pace, or that of the latest update if updates are long and it was slower.
+        """The pace; if updates are long and the latest was slower, its pace.
 
-        If it was an exception, the run comes to its end too early. Then the faster pace counts, so
-        that the run goes on.
+        If it was an exception, the run comes to its end too early. Then the faster pace counts, and
+        the run gets more updates.
         """
         pace = self._pace()
         if pace is None or not self._is_long(pace * self._job.settings.batch_size):

@@ -178,12 +178,12 @@ class Job:
     def rows_before(self, step: int, timetable: Timetable | None = None) -> int:
         """How many rows the first `step` updates learn from; `timetable` may try out another."""
         times, planned_steps = timetable or self.timetable, self.plan.grows_over
-        planned_rows = self._rows.before(
+        rows = self._rows.before(
             step, lambda start: times.updates_before(start, planned_steps, step)
         )
-        return planned_rows - sum(
-            self.whole_rows(number - 1, times) - rows
-            for number, rows in times.short_updates().items()
+        return rows - sum(
+            self.whole_rows(number - 1, times) - short
+            for number, short in times.short_updates().items()
             if number <= step
         )
 

@@ -75,15 +75,20 @@ class Published:
     def tensor(self, parameter: str, dtype: torch.dtype = torch.float32) -> Tensor:
         """The tensor of a parameter in a dtype, which is that of the file if it needs no copy."""
         expert = self.layout.source(parameter).expert
-        parts = [self.shards.read_float(name, dtype, expert) for name in self.places[parameter]]
-        published = parts[0] if len(parts) == 1 else torch.stack(parts)
-        tensor = self.layout.take(parameter, published)
+        published, tensor = self._published(parameter, dtype)
         shared = tensor.untyped_storage().data_ptr() == published.untyped_storage().data_ptr()
         if shared and (tensor is not published or expert is not None or _WINDOWS):
             # a copy of a part or a transpose releases the file's memory; and Windows can neither
             # replace nor delete a file whose memory is in use
             tensor = tensor.clone(memory_format=torch.contiguous_format)
         return tensor
+
+    def _published(self, parameter: str, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """The published tensor of a parameter in a dtype, and the parameter, which may share it."""
+        expert = self.layout.source(parameter).expert
+        parts = [self.shards.read_float(name, dtype, expert) for name in self.places[parameter]]
+        published = parts[0] if len(parts) == 1 else torch.stack(parts)
+        return published, self.layout.take(parameter, published)
 
     def fill(
         self, model: Transformer, weights: Weights = "float32", packer: Packer | None = None
@@ -107,6 +112,8 @@ class Published:
             dtype = self._dtype(parameter, weights) if can_be_half(model, parameter) else None
             owner = model.get_submodule(module)
             tensor = self.tensor(parameter, torch.float32 if dtype is None else dtype)
+            if packer is not None:  # a copy releases the file, whose pages around it are resident
+                tensor = tensor.clone()
             is_constant = leaf in dict(owner.named_buffers(recurse=False))
             setattr(owner, leaf, tensor if is_constant else nn.Parameter(tensor))
         for stack in (model.encoder, model.decoder):
@@ -133,13 +140,13 @@ class Published:
         source, names = self.layout.source(parameter), self.places[parameter]
         in_place = not (source.transposed or source.members or source.spread)
         direct = in_place and source.expert is None and len(names) == 1
-        tensor = None if direct else self.tensor(parameter)
+        tensor = None if direct else self._published(parameter, torch.float32)[1]
 
         def rows(first: int, last: int) -> Tensor:
             read = (
                 self.shards.read_rows(names[0], first, last)
                 if tensor is None
-                else tensor[first:last]
+                else tensor[first:last].contiguous()
             )
             refuse_non_finite({parameter: read}, self.folder)
             return read

@@ -76,11 +76,11 @@ def add_to(verbs: Any) -> None:
 
 def call(arguments: argparse.Namespace) -> None:
     """Print the prompt with its continuation, or the text generated from the source."""
-    from pellucid import runs
+    from pellucid.saved_runs.load import load  # `pellucid.runs` loads 14 MB more
 
     decoding = beams_from(arguments) or _sampling(arguments)
     prompts = prompts_or_session(arguments, [*arguments.texts, *(arguments.prompt or [])])
-    run = runs.load(arguments.run, device=arguments.device, weights=arguments.weights, packed=True)
+    run = load(arguments.run, device=arguments.device, weights=arguments.weights, packed=True)
     printer = TextPrinter(run=run, logprobs=arguments.logprobs, force=arguments.force)
     if not prompts:
         _converse(arguments, printer, decoding)

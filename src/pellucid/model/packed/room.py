@@ -13,7 +13,7 @@ from pellucid.model.precision import Narrow, Weights, narrowed
 from pellucid.native import INT4_GROUP, INT8_BLOCK, huge_buffer
 
 #: Numbers that are read at a time.
-_NUMBERS_PER_READ = 2**18
+_NUMBERS_PER_READ = 2**16
 #: Bytes of a cache line, at which each tensor starts.
 _LINE = 64
 
