@@ -10,11 +10,10 @@ from dataclasses import dataclass
 class Preparing:
     """A step of the preparation of a run; it is not recorded, because the run does not exist yet.
 
-    A `fleeting` event tells the progress of a long step, and the next one replaces it.
-
     Attributes:
         what: the step, in words.
         step: always 0.
+        fleeting: it tells the progress of a long step, and the next event replaces it.
     """
 
     what: str
@@ -137,6 +136,7 @@ class Logged:
         tokens_per_second: terms per second since the last event.
         seconds_left: to the end of the run.
         memory_bytes: the peak so far; None if the machine does not tell.
+        ranks: of each of several: terms per second, seconds of waiting (None on a GPU), bytes.
     """
 
     step: int
@@ -151,8 +151,6 @@ class Logged:
     seconds_left: float
     memory_bytes: int | None
     unit: str = "tokens"
-    #: Of each rank, if there are several: the terms per second of its own work, the seconds that it
-    #: waited for others (None on a GPU, where the host does not wait), and the bytes of its memory.
     ranks: tuple[tuple[float, float | None, int | None], ...] = ()
 
     @property

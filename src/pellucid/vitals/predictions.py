@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from pellucid.maths.distillation import forward_kl, reverse_kl
+from pellucid.maths.divergences import entropy_of_logits
 from pellucid.maths.softmax import logsumexp
 from pellucid.vitals.async_metrics import AsyncMetrics
 
@@ -32,7 +33,9 @@ class Predicted(NamedTuple):
         log_z = _by_place(logsumexp, self.logits)
         metrics.record("logits.log_z", lambda: log_z.mean())
         metrics.record("logits.spread", lambda: self.logits.var(-1, correction=0).mean())
-        metrics.record("predictions.entropy", lambda: _by_place(entropy, self.logits).mean())
+        metrics.record(
+            "predictions.entropy", lambda: _by_place(entropy_of_logits, self.logits).mean()
+        )
         targets = self.targets
         if targets is None:
             return
@@ -76,16 +79,6 @@ def _by_place(
     tensors, step = (logits, *other_logits), max(1, _LOGITS_PER_CHUNK // logits.shape[-1])
     parts = [slice(start, start + step) for start in range(0, len(logits), step)]
     return torch.cat([measure(*(tensor[part] for tensor in tensors)) for part in parts])
-
-
-def entropy(logits: Float[Tensor, "places vocab"]) -> Float[Tensor, " places"]:
-    """-sum p log p of softmax(z), in nats.
-
-    Args:
-        logits: z.
-    """
-    log_p = logits.log_softmax(-1)
-    return -(log_p.exp() * log_p).nan_to_num(0).sum(-1)
 
 
 def error_norm(
