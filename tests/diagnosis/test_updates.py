@@ -29,6 +29,7 @@ FAULTS: list[tuple[type[Loop], str]] = [
     (loops.Forgetful, "OPT015"),
     (loops.Cut, "UPD008"),
     (loops.OldHead, "OPT003"),
+    (loops.CopyHeld, "OPT003"),
     (loops.StepsEnd, "OPT017"),
     (loops.SameBatch, "DAT001"),
     (loops.Discarding, "UPD009"),
@@ -43,6 +44,13 @@ def _named(value: object) -> str:
 @pytest.mark.parametrize(("kind", "code"), sampled(FAULTS), ids=_named)
 def test_a_fault_of_a_loop_is_named_first(kind: type[Loop], code: str) -> None:
     assert kind().codes()[:1] == [code]
+
+
+def test_a_batch_that_the_model_does_not_see_in_training_mode_is_none() -> None:
+    rested = loops.Rested()
+    assert rested.codes() == ["UPD007"]
+    assert rested.watch is not None
+    assert rested.watch.state.marks["same_rows"].n_seen == 0
 
 
 @pytest.mark.nightly

@@ -188,6 +188,14 @@ class OldHead(Loop):
         self.model.head = copy.deepcopy(self.model.head)
 
 
+class CopyHeld(Loop):
+    """The optimiser was built for a copy of the model: all of its steps are without gradients."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = copy.deepcopy(self.model)
+
+
 class StepsEnd(Loop):
     def update(self, step: int) -> Tensor:
         if step < 20:

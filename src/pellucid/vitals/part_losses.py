@@ -49,7 +49,7 @@ class Losses:
         if first_batch is not None:
             if not losses:
                 losses, adds_up = list(first_batch.losses), first_batch.adds_up
-            first_batch.losses.clear()
+            first_batch.forget()
         if losses:
             metrics.record("loss", lambda: _combine(losses, adds_up=adds_up))
 

@@ -185,7 +185,7 @@ def heavy_decay(view: HistoryView) -> Candidate | None:
     least = min((ratio for ratio in (size, rms) if ratio is not None), default=None)
     if len(view.readings("weights.size")) < _MIN_READINGS and decay > limit("OPT010", "decay"):
         # too few readings to see weights shrink
-        is_adam = view.facts.optimiser in ("Adam", "AdamW")
+        is_adam = view.facts.optimiser in ("Adam", "AdamW") or view.facts.betas is not None
         return suspect("OPT010/limit", decay=decay) if is_adam and not view.goes_well else None
     if least is None or least > limit("OPT010", "shrunk"):
         return None

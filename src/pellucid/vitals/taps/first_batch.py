@@ -130,6 +130,11 @@ class FirstBatch:
         if self._ids.ndim == 2 and self._ids.shape[1] >= LONG:
             metrics.record("batch.repetitive", repetitive(self._ids))
 
+    def forget(self) -> None:
+        """Forget the latest batch and its losses: the next update may show none."""
+        self.losses.clear()
+        self._ids = self._ids_mask = self._ids_labels = None
+
     def _on_call(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if _is_training(module):
             self._note_ids(_inputs_of(args, kwargs))
