@@ -20,6 +20,7 @@ OF_CALLS = {
     "LOS014",
     "LOS015",
     "LOS016",
+    "LOS017",
     "POS003",
 }
 

@@ -23,7 +23,6 @@ from pellucid.runs.verify import resume_until
 from pellucid.tasks import TaskInputs
 from pellucid.tasks.rollouts import reference_model
 from pellucid.training import (
-    CheckpointSaved,
     Evaluated,
     Event,
     Logged,
@@ -221,7 +220,7 @@ def test_what_failed_is_told_with_its_row_and_what_was_trained_is_kept(
         return math.nan if saved else float(len(answer))
 
     def note(event: Event) -> None:
-        if isinstance(event, CheckpointSaved):
+        if isinstance(event, StepFinished) and event.saving:
             saved.append(event.step)
 
     monkeypatch.setattr("support.life.short_and_finished", fails)

@@ -20,7 +20,7 @@ from pellucid.course.experiments import EXPERIMENTS, Experiment, Number, Verdict
 from pellucid.course.experiments.conduct import judge_checks
 from pellucid.course.experiments.numbers import norms, sequences
 from pellucid.course.experiments.record import Check, judge
-from pellucid.errors import ConfigError
+from pellucid.errors import LibraryError
 from pellucid.json_text import json_text
 
 ROOT = Path(__file__).parents[3]
@@ -179,6 +179,6 @@ def test_seeds_without_scipy_are_refused_before_anything_is_measured(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "scipy.stats", None)
-    with pytest.raises(ConfigError, match="this needs scipy"):
+    with pytest.raises(LibraryError, match="the library scipy"):
         conduct(EXPERIMENTS["temperature"], quick=True)
     assert conduct(EXPERIMENTS["minus-log"]).verdict is Verdict.CONFIRMED
