@@ -135,7 +135,9 @@ def shown(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 def test_a_tool_shows_every_number_of_the_run_once_resumed_too(shown: dict[str, Any]) -> None:
     expected, numbers = recorded(shown["run"]), shown["numbers"]
-    assert numbers.keys() == expected.keys()
+    assert numbers.keys() >= expected.keys()
+    # a resumed run takes vital signs at other updates, and may take fewer
+    assert all(name.startswith("vitals/") for name in numbers.keys() - expected.keys())
     assert any(name.startswith("vitals/") for name in numbers)
     for name, values in expected.items():
         if name not in ("train/tokens_per_second", "train/memory_bytes"):  # of each process
