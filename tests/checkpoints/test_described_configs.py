@@ -10,6 +10,7 @@ import pytest
 from pellucid import config
 from pellucid.checkpoints.huggingface import FAMILIES
 from pellucid.checkpoints.huggingface.attributes import Read, Table, read_attributes
+from pellucid.checkpoints.huggingface.config_tree import shortest_pattern
 from pellucid.checkpoints.huggingface.mapping import DirectoryContents, Unfit
 from pellucid.errors import PellucidError
 from support.conformance import COMMON, draw
@@ -101,3 +102,35 @@ def test_a_yarn_that_lengthens_nothing_scales_nothing() -> None:
     assert isinstance(model.decoder.positions, config.Rotary)
     assert isinstance(model.decoder.positions.scaling, config.YaRN)
     assert model.decoder.positions.scaling.attention_factor == 1
+
+
+@pytest.mark.parametrize(
+    ("buckets", "furthest", "n_buckets", "max_distance"),
+    [(8, 20, 16, 20), (8, -1, 16, 32), (-1, 20, 40, None)],
+)
+def test_a_deberta_has_buckets_or_a_vector_for_every_distance(
+    buckets: int, furthest: int, n_buckets: int, max_distance: int | None
+) -> None:
+    attributes = ATTRIBUTES["deberta-v2"] | {
+        "position_buckets": buckets,
+        "max_relative_positions": furthest,
+    }
+    model = read("deberta-v2", "DebertaV2Model", attributes)
+    assert model.encoder is not None
+    positions = model.encoder.positions
+    assert isinstance(positions, config.Disentangled)
+    assert (positions.n_buckets, positions.max_distance) == (n_buckets, max_distance)
+
+
+@pytest.mark.parametrize(
+    ("layers", "first", "repeated"),
+    [
+        ("aaa", "", "a"),
+        ("abab", "", "ab"),
+        ("xaaa", "x", "a"),
+        ("xyabab", "xy", "ab"),
+        ("abc", "", "abc"),
+    ],
+)
+def test_layers_are_their_shortest_pattern(layers: str, first: str, repeated: str) -> None:
+    assert shortest_pattern(layers) == (list(first), list(repeated))

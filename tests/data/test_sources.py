@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import sys
@@ -168,6 +169,17 @@ def test_standard_input_is_read_again_but_is_one_text(monkeypatch: pytest.Monkey
         ]
     with pytest.raises(TextError, match="standard input can be read only once"):
         documents_from(["-", "-"])
+
+
+def test_standard_input_that_cannot_be_stored_is_refused_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def full() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"one text")))
+    monkeypatch.setattr("pellucid.data.streams.tempfile.TemporaryFile", full)
+    assert "(No space left on device): set TMPDIR to a folder" in refusal("-")
 
 
 def test_empty_standard_input_is_refused_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:

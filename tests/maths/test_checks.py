@@ -45,6 +45,12 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: maths.kl_divergence(EVEN, np.full(2, 0.5)),
         r"q has shape \(2,\); it must be the shape of p, \(4,\)",
     ),
+    "no target at all": (
+        lambda: maths.linear_head_loss(
+            np.zeros((0, 2)), np.ones((3, 2)), np.zeros(3), np.zeros(0, int)
+        ),
+        "the number of targets must be at least 1, was 0",
+    ),
     "a class that is not there": (
         lambda: maths.cross_entropy(X, np.array([0, 3])),
         "targets holds 3; it must hold numbers from 0 to 2",

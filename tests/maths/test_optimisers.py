@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from pellucid import config
-from pellucid.maths import adamw_step, newton_schulz
+from pellucid.maths import adamw_step, gradient_noise_scale, newton_schulz
 from pellucid.optim import assemble_optimiser, gate
 
 FEW = settings(max_examples=20, deadline=None)
@@ -123,3 +123,9 @@ def test_published_thousand_steps_of_adamw_are_reproduced(shared_data: Path) -> 
             open_gate = gate(optimiser.gradients(), loss, clip_norm=None, blocked=torch.zeros(()))
             optimiser.step(open_gate, 1.0)
     assert linear.weight.tolist() == [pytest.approx(row, abs=1e-4) for row in expected]
+
+
+def test_the_noise_scale_is_the_covariance_over_the_squared_mean() -> None:
+    gradients = np.array([[1.0, 0.0], [1.0, 1.0], [1.0, -1.0]])
+    assert gradient_noise_scale(gradients) == pytest.approx(1.0)
+    assert gradient_noise_scale(3 * gradients + [3.0, 0.0]) == pytest.approx(9 / 36)

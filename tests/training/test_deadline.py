@@ -287,6 +287,12 @@ def test_after_a_new_length_the_rest_of_the_schedule_is_spread_over_the_updates_
     assert longer.total(10) == 12
 
 
+def test_what_has_grown_does_not_shrink_where_a_new_length_begins() -> None:
+    timetable = Timetable((Replan(step=5, total_steps=20, progress=0.1, seconds=1.0),))
+    assert timetable.moment(5, 10) == 1
+    assert [timetable.furthest(step, 10) for step in (3, 4, 5, 6)] == [3, 4, 4, 4]
+
+
 def test_an_impossible_length_is_refused() -> None:
     with pytest.raises(ConfigError, match="step <= total_steps"):
         Replan(step=5, total_steps=4, progress=0.5, seconds=0.0)
