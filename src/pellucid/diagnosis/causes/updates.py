@@ -7,11 +7,45 @@ succession makes this a likelihood: a few sightings under a tight budget weigh l
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect
 from pellucid.diagnosis.causes.history_view import HistoryView
-from pellucid.diagnosis.finding import Severity, limit
-from pellucid.vitals import Mark
+from pellucid.diagnosis.finding import Severity, limit, read_codes
+from pellucid.vitals import Mark, MarkName
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """A cause that shows in a mark that sound loops lack, seen in a share of the updates.
+
+    Args:
+        key: the name of its sentences in `findings.toml`. They may name the updates that showed the
+            mark (`times`) of those that could (`n`), their `share`, and its median `value`.
+        mark: the mark's name; the least share is `share` in `codes.toml`.
+    """
+
+    key: str
+    mark: MarkName
+
+    @property
+    def __name__(self) -> str:
+        return read_codes()[self.key.partition("/")[0]].title
+
+    def __call__(self, view: HistoryView) -> Candidate | None:
+        """The candidate if the mark was seen often enough; None otherwise."""
+        mark = view.often(self.mark, limit(self.key.partition("/")[0], "share"))
+        if mark is None:
+            return None
+        return suspect(
+            self.key,
+            _sure(mark),
+            times=mark.n_seen,
+            n=mark.n_seeable,
+            share=mark.share,
+            value=mark.value,
+            step=mark.first,
+        )
 
 
 def put_back(view: HistoryView) -> Candidate | None:
@@ -30,37 +64,6 @@ def put_back(view: HistoryView) -> Candidate | None:
     )
 
 
-def taken_back(view: HistoryView) -> Candidate | None:
-    """Updates that something else takes back before the next one, in nearly every number."""
-    mark = view.often("undone", limit("UPD001", "share"))
-    if mark is None:
-        return None
-    return suspect(
-        "UPD001/undone",
-        _sure(mark),
-        undone=mark.value,
-        share=mark.share,
-        n=mark.n_seeable,
-        step=mark.first,
-    )
-
-
-def no_gradients(view: HistoryView) -> Candidate | None:
-    """Steps at which no weight has a gradient."""
-    mark = view.often("bare", limit("UPD002", "share"))
-    if mark is None:
-        return None
-    return suspect("UPD002", _sure(mark), share=mark.share, n=mark.n_seeable, step=mark.first)
-
-
-def used_twice(view: HistoryView) -> Candidate | None:
-    """A second step with the gradients of the first."""
-    mark = view.often("repeated", limit("UPD003", "share"))
-    if mark is None:
-        return None
-    return suspect("UPD003", _sure(mark), times=mark.n_seen, n=mark.n_seeable, step=mark.first)
-
-
 def no_movement(view: HistoryView) -> Candidate | None:
     """Steps that have gradients and a rate, and change nothing."""
     mark = view.often("unmoved", limit("UPD002", "share"))
@@ -75,14 +78,6 @@ def no_movement(view: HistoryView) -> Candidate | None:
         step=mark.first,
         severity="fatal",
     )
-
-
-def hasty_schedule(view: HistoryView) -> Candidate | None:
-    """A learning rate that changes between the parts of an update."""
-    mark = view.often("rates", limit("UPD004", "share"))
-    if mark is None:
-        return None
-    return suspect("UPD004", _sure(mark), rates=mark.value, times=mark.n_seen, step=mark.first)
 
 
 def idle_schedule(view: HistoryView) -> Candidate | None:
@@ -214,11 +209,11 @@ def thrown_away(view: HistoryView) -> Candidate | None:
 
 CAUSES: tuple[Cause, ...] = (
     put_back,
-    taken_back,
-    no_gradients,
-    used_twice,
+    Sighting("UPD001/undone", "undone"),
+    Sighting("UPD002", "bare"),
+    Sighting("UPD003", "repeated"),
     no_movement,
-    hasty_schedule,
+    Sighting("UPD004", "rates"),
     idle_schedule,
     coupled_decay,
     at_rest,
