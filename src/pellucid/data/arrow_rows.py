@@ -39,14 +39,25 @@ def read_arrow(name: str, stream: BinaryIO) -> Iterator[tuple[int, Mapping[str, 
                     number += 1
                     yield number, values
     except UnicodeDecodeError as error:
-        raise TextError(
-            f"{name}: a text after row {number} is not UTF-8 ({error}): correct it where you make "
-            "the file"
-        ) from None
+        raise not_utf8(name, number, error) from None
     except (arrow.ArrowException, OSError) as error:
         raise TextError(
             f"{name}, after row {number}: is not a whole Arrow file ({error}): make it again"
         ) from None
+
+
+def not_utf8(name: str, number: int, error: UnicodeDecodeError) -> TextError:
+    """The refusal of a text that is not UTF-8.
+
+    Args:
+        name: of the file.
+        number: of the last row before it.
+        error: what the library said.
+    """
+    return TextError(
+        f"{name}: a text after row {number} is not UTF-8 ({error}): correct it where you make the "
+        "file"
+    )
 
 
 def _batches(arrow: Any, stream: BinaryIO) -> Iterator[Any]:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
 
-from pellucid.data.arrow_rows import read_arrow
+from pellucid.data.arrow_rows import not_utf8, read_arrow
 from pellucid.data.decode_text import decode_blocks, decode_content
 from pellucid.errors import TextError
 from pellucid.extras import import_extra
@@ -216,10 +216,7 @@ def _parquet(name: str, stream: BinaryIO, field: str | None) -> Iterator[Row]:
                     raise missing_column_error(name, field, columns)
                 yield Row(name, number, f"{name}, row {number}", values)
     except UnicodeDecodeError as error:
-        raise TextError(
-            f"{name}: a text after row {number} is not UTF-8 ({error}): correct it where you make "
-            "the file"
-        ) from None
+        raise not_utf8(name, number, error) from None
     except (arrow.ArrowException, OSError) as error:
         raise TextError(
             f"{name}, after row {number}: is not a whole Parquet file ({error}): fetch or make it "
