@@ -109,8 +109,8 @@ def _framed(state: PanelState, width: int, detail: int, body: RenderableType) ->
         parts.append([*_sentence(state.sampled, first)])
     parts.append([*_progress(state.latest, columns)])
     if state.note:
-        whole = Text(state.note, style="dim", overflow="fold")
-        parts[-1].append(_clipped_text(state.note, "dim") if detail == _LEAST else whole)
+        folded = Text(state.note, style="dim", overflow="fold")
+        parts[-1].append(_clipped_text(state.note, "dim") if detail == _LEAST else folded)
     blank_line: list[RenderableType] = [Text("")] if detail < _DENSE else []
     stacked = [part for part in parts if part]
     lines = [line for part in stacked[1:] for line in (*blank_line, *part)]

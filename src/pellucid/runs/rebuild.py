@@ -78,9 +78,8 @@ def restore(job: Job, checkpoint: Checkpoint) -> Progress:
     numbers = {key: math.inf if number is None else number for key, number in numbers.items()}
     progress = Progress(**numbers, clock=read_clock(checkpoint.state, Path(STATE)))
     (_restore_shares if job.world.is_sharded else _restore_whole)(job, checkpoint)
-    seed_step(
-        job.seed, progress.step
-    )  # generators that are not in the checkpoint are seeded as at every step
+    # generators that are not in the checkpoint are seeded as at every step
+    seed_step(job.seed, progress.step)
     bring_back_generators(checkpoint, Path(STATE))
     return progress
 

@@ -148,18 +148,18 @@ class Deadline:
             step: how many updates are done.
             seconds: the time that the run has taken.
         """
-        job, left = self._job, self._seconds - seconds
+        job, remaining = self._job, self._seconds - seconds
         planned_steps, is_over = job.plan.grows_over, step >= job.total_steps
         mean_pace = self._pace()
         pace = self._careful_pace(is_over=is_over)
         self._first_pace = self._first_pace or pace
         if pace is None or mean_pace is None or step <= job.timetable.decided:
             return None
-        early = left - self._cost(step, job.timetable, pace)
+        early = remaining - self._cost(step, job.timetable, pace)
         if is_over:
             is_on_time = early < _MISS_AT_END * self._seconds
         else:
-            is_on_time = abs(early) <= max(_MISS * self._seconds, _MISS_OF_REST * left)
+            is_on_time = abs(early) <= max(_MISS * self._seconds, _MISS_OF_REST * remaining)
         if is_on_time:
             return None
         # updates after an end that came too early continue from the progress of the last one
@@ -179,22 +179,22 @@ class Deadline:
             return self._cost(step, timetable, pace)
 
         # a slow update alone does not end the run
-        fewest = step + (self._cost(step, plan(step), mean_pace) < left)
-        candidates = range(fewest, step + 2 + math.ceil(max(0.0, left) / pace))
-        first_late = bisect_right(candidates, left, key=lambda total: cost(plan(total)))
+        fewest = step + (self._cost(step, plan(step), mean_pace) < remaining)
+        candidates = range(fewest, step + 2 + math.ceil(max(0.0, remaining) / pace))
+        first_late = bisect_right(candidates, remaining, key=lambda total: cost(plan(total)))
         options = [plan(total) for total in candidates[max(0, first_late - 1) : first_late + 1]]
         late, multiple = options[-1], job.row_multiple
         total = late.total(planned_steps)
         is_long = self._is_long(pace * job.settings.batch_size)
         if multiple is not None and is_long and total > step:
             n_whole = job.whole_rows(total - 1, late)
-            fitting = n_whole - (cost(late) - left) / pace
+            fitting = n_whole - (cost(late) - remaining) / pace
             last_rows = max(1, round(fitting / multiple)) * multiple
             if last_rows < n_whole:
                 options.append(plan(total, last_rows))
         if is_over:
             options.append(job.timetable)
-        nearest = min(options, key=lambda timetable: abs(left - cost(timetable)))
+        nearest = min(options, key=lambda timetable: abs(remaining - cost(timetable)))
         is_same = nearest.end(planned_steps) == job.timetable.end(planned_steps)
         return None if is_same else nearest.replans[-1]
 

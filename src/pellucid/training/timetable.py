@@ -122,8 +122,9 @@ class Timetable:
             return step
         replan = self.replans[number - 1]
         updates = replan.total_steps - replan.step
-        start, left = replan.progress * planned_steps, (1 - replan.progress) * planned_steps
-        return start + (step - replan.step) * left / updates if updates else planned_steps
+        start = replan.progress * planned_steps
+        remaining = (1 - replan.progress) * planned_steps
+        return start + (step - replan.step) * remaining / updates if updates else planned_steps
 
     def progress(self, step: int, planned_steps: int) -> float:
         """The share of the schedule that the first `step` updates do."""
