@@ -36,7 +36,7 @@ _LIKELY, _LONG = 0.8, 50
 #: Faults that make other probes fail too, such as random outputs: they take their turn first.
 _FIRST = ("DAT014", "RND001", "NUM001", "ATT002", "ATT001", "ATT005", "OPT003")
 #: Effects of many causes: they take their turn last.
-_GENERAL = ("INI001", "LRN001", "DAT009", "FIT00[1-4]", "ARC01[1-3]", "UPD008", "OPT012")
+_GENERAL = ("INI001", "LRN001", "DAT009", "FIT00[1-4]", "ARC01[1-3]", "UPD008", "OPT012", "OPT007")
 #: Even what is sure has some doubt, when it is held against another cause.
 _DOUBT = 0.01
 #: A cause lists at most so many symptoms as evidence.
