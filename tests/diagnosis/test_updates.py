@@ -118,6 +118,47 @@ def test_rows_that_came_many_times_are_few(times: float, codes: list[str]) -> No
     assert [finding.code for finding in found if finding.severity != "note"] == codes
 
 
+@pytest.mark.parametrize(
+    ("kinds", "codes"),
+    [([0.0, 1.0], ["DAT022"]), ([1.0], ["DAT022"]), ([0.0] * 19 + [1.0], [])],
+)
+def test_batches_of_one_class_are_named_unless_one_is_rare(
+    kinds: list[float], codes: list[str]
+) -> None:
+    values = (kinds * 40)[:40]
+    mark = Mark(n_seen=40, n_seeable=40, first=1, values=values, steps=list(range(1, 41)))
+    found = diagnose(replace(healthy(), marks={"one_class": mark}))
+    assert [finding.code for finding in found if finding.severity != "note"] == codes
+
+
+@pytest.mark.parametrize(("size", "codes"), [(3.0, ["UPD010"]), (0.3, [])])
+def test_weights_that_move_between_updates_are_written_over(size: float, codes: list[str]) -> None:
+    steps = list(range(2, 42))
+    mark = Mark(n_seen=40, n_seeable=40, first=2, values=[size] * 40, steps=steps)
+    found = diagnose(replace(healthy(), marks={"overwritten": mark}))
+    assert [finding.code for finding in found if finding.severity != "note"] == codes
+
+
+@pytest.mark.parametrize(("rise", "codes"), [(1.0, ["UPD010"]), (0.0, [])])
+def test_new_weights_are_named_only_where_the_loss_rises(rise: float, codes: list[str]) -> None:
+    mark = Mark(n_seen=3, n_seeable=150, first=40, values=[40.0] * 3, steps=[40, 80, 120])
+    course = healthy()
+    losses = tuple((s, v + rise * (s in (40, 80, 120))) for s, v in course.losses)
+    found = diagnose(replace(course, losses=losses, marks={"overwritten": mark}))
+    assert [finding.code for finding in found if finding.severity != "note"] == codes
+
+
+@pytest.mark.parametrize(("end", "codes"), [(0.69, ["DAT009"]), (0.6, [])])
+def test_classes_that_are_only_guessed_are_named(end: float, codes: list[str]) -> None:
+    course = healthy()
+    losses = tuple((s, 0.7 if s < 60 else end) for s in range(1, 201))
+    signs = {"update.ratio": course.signs["update.ratio"]}
+    signs["targets.classes"] = (Reading(1, 2.0, "calm"),)
+    facts = replace(course.facts, objective=None, vocab_size=None, unigram=None, bigram=None)
+    history = History(name="classes", losses=losses, rates=course.rates, signs=signs, facts=facts)
+    assert [f.code for f in diagnose(history) if f.severity != "note"] == codes
+
+
 def test_a_loss_that_rises_steadily_is_turned_round_also_without_a_vocabulary() -> None:
     rising = tuple((step, 0.7 + 0.05 * step) for step in range(1, 61))
     assert [f.code for f in diagnose(History(name="classes", losses=rising))][:1] == ["LOS009"]

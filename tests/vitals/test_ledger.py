@@ -98,6 +98,23 @@ def test_weights_are_put_back_only_if_they_are_those_of_an_earlier_update() -> N
     assert (restored.n_seen, restored.first, restored.value) == (1, 4, 2.0)
 
 
+def test_weights_that_something_else_moves_are_not_those_that_go_back() -> None:
+    def aside(gap: list[float]) -> float:
+        page = Page(2, 4, 1, CPU, torch.float64)
+        page.after[0] = torch.tensor([1.0, -1.0, 2.0, -2.0])
+        page.before[1] = page.after[0] + torch.tensor(gap)
+        numbers = torch.zeros(4)
+        table = page.statistics(2, numbers, numbers.bool(), slice(0, 1))
+        return table[1, COLUMNS.index("aside")].item()
+
+    assert aside([-0.5, 0.5, -0.5, 0.5]) == 0
+    assert aside([-0.5, -0.5, 0.0, 0.0]) == 0.5
+    assert aside([0.0] * 4) == -1
+    moved = numbers(before=9, after=2, step=1.0, written=3.0, aside=0.5)
+    marks = marked([(row(1), numbers(before=1, after=2, step=1.0)), (row(2), moved)])
+    assert (marks["overwritten"].values, marks["overwritten"].steps) == ([3.0], [2])
+
+
 def test_weights_put_back_between_two_pages_are_seen_too() -> None:
     first = (row(1), numbers(before=1, after=2))
     later = (row(40, is_next=False), numbers(before=2, after=3))

@@ -38,6 +38,7 @@ class VerdictTracker:
 
     def __init__(self, rules: Mapping[str, Rule], guard: Guard | None = None) -> None:
         self.rules = dict(rules)
+        self._descriptions = {id: rule.description for id, rule in rules.items()}
         self.guard = guard or Guard()
         self.signs: dict[str, Sign] = {}
         #: ln V, and the losses that counting labels reaches; None while unknown
@@ -188,7 +189,7 @@ class VerdictTracker:
             step=step,
             value=value,
             word=word,
-            rule=rule.description + (f"; not judged here: {excuse}" if excuse else ""),
+            rule=self._descriptions[id] + (f"; not judged here: {excuse}" if excuse else ""),
             source=rule.source,
             place=place,
         )

@@ -70,6 +70,22 @@ def masked(model: nn.Module, step: int, *, hides: bool = True, pays_all: bool = 
     return cross_entropy(model(inputs), targets)
 
 
+def masked_elsewhere(model: nn.Module, step: int) -> Tensor:
+    """The labels of a masked model are those of the row before."""
+    ids = rows(step, TIME)
+    is_chosen = torch.rand(ids.shape, generator=torch.Generator().manual_seed(step)) < 0.25
+    targets = ids.masked_fill(~is_chosen, -100).roll(1, 0)
+    return cross_entropy(model(ids.masked_fill(is_chosen, MASK)), targets)
+
+
+def replaced(model: nn.Module, step: int) -> Tensor:
+    """A quarter of the tokens are replaced by others, and paid for: no token is a mask."""
+    ids = rows(step, TIME)
+    is_chosen = torch.rand(ids.shape, generator=torch.Generator().manual_seed(step)) < 0.25
+    inputs = torch.where(is_chosen, ids.roll(1, 0), ids)
+    return cross_entropy(model(inputs), ids.masked_fill(~is_chosen, -100))
+
+
 def of_other_rows(model: nn.Module, step: int) -> Tensor:
     ids = rows(step)
     return cross_entropy(model(ids[:, :TIME]), ids[:, 1 : TIME + 1].roll(1, 0))
@@ -176,6 +192,17 @@ FAULTS: dict[str, tuple[Callable[[], nn.Module], Callable[..., Tensor], str]] = 
         lambda m, s: next_tokens(m, s, positions=torch.zeros(TIME).long()),
         "POS003",
     ),
+    "positions in a random order": (
+        Reader,
+        lambda m, s: next_tokens(m, s, positions=torch.arange(TIME) * 13 % TIME),
+        "POS004",
+    ),
+    "positions backwards": (
+        Reader,
+        lambda m, s: next_tokens(m, s, positions=torch.arange(TIME).flip(0)),
+        "POS004",
+    ),
+    "labels of other rows of a masked model": (both_sides, masked_elsewhere, "LOS003"),
     "labels that are not moved": (Reader, lambda m, s: next_tokens(m, s, 0), "LOS001"),
     "labels that are moved twice": (Reader, lambda m, s: next_tokens(m, s, 2), "LOS002"),
     "labels of other rows": (Reader, of_other_rows, "LOS003"),
@@ -190,6 +217,7 @@ FAULTS: dict[str, tuple[Callable[[], nn.Module], Callable[..., Tensor], str]] = 
 ODD: dict[str, tuple[Callable[[], nn.Module], Callable[..., Tensor]]] = {
     "next tokens": (Reader, next_tokens),
     "masked tokens": (both_sides, masked),
+    "other tokens in place of masks": (both_sides, replaced),
     "a prefix that reads both sides": (Reader, prefix),
     "packed positions": (
         Reader,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 
 from pellucid.diagnosis.causes.candidate import Candidate, Cause, Comparison, suspect
 from pellucid.diagnosis.causes.history_view import HistoryView
@@ -118,6 +119,43 @@ def few_rows(view: HistoryView) -> Candidate | None:
     return suspect("DAT021", times=times, step=mark.first, severity=severity)
 
 
+def one_class(view: HistoryView) -> Candidate | None:
+    """Batches whose rows all have one class."""
+    mark, share = view.history.marks.get("one_class"), limit("DAT022", "share")
+    if mark is None or mark.n_seeable < limit("DAT022", "batches") or mark.share < share:
+        return None
+    counts = Counter(mark.values).most_common()
+    key = "DAT022" if len(counts) == 1 else "DAT022/sorted"
+    if len(counts) > 1 and counts[1][1] < limit("DAT022", "rarest") * len(mark.values):
+        return None  # a rare class
+    return suspect(key, times=mark.n_seen, n=mark.n_seeable, value=counts[0][0], step=mark.first)
+
+
+def at_chance(view: HistoryView) -> Candidate | None:
+    """A loss of classes that stays where guessing is, although weights move."""
+    readings, start, end = view.readings("targets.classes"), view.start, view.end
+    update = view.usual("update.ratio", after=view.warm_up_end)
+    if not readings or start is None or end is None or not view.facts.betas:
+        return None
+    n, guessing = len(view.losses) // 4, math.log(readings[0].value)
+    if view.updates - view.warm_up_end < limit("DAT009", "updates") or not n:
+        return None
+    quarters = [statistics.fmean(view.losses[i * n : (i + 1) * n]) for i in range(4)]
+    below = guessing - min(*quarters, end)
+    is_moving = update is not None and update > limit("DAT009", "update")
+    if below > limit("DAT009", "chance") or not is_moving:
+        return None
+    return suspect(
+        "DAT009/classes",
+        end=end,
+        classes=readings[0].value,
+        guessing=guessing,
+        below=below,
+        update=update,
+        step=view.updates,
+    )
+
+
 def known_answers(view: HistoryView) -> Candidate | None:
     """First losses of tokens near 0: the answers stand in the inputs, or were learnt before."""
     least = int(limit("LOG016", "rows"))
@@ -136,6 +174,8 @@ CAUSES: tuple[Cause, ...] = (
     known_answers,
     same_batch,
     few_rows,
+    one_class,
+    at_chance,
     only_frequencies,
     too_good,
     Comparison(

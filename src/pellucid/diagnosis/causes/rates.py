@@ -93,6 +93,21 @@ def too_low(view: HistoryView) -> Candidate | None:
     return suspect("OPT007", likely, update=update, effective=effective, rate=view.rate, step=start)
 
 
+def faint_rate(view: HistoryView) -> Candidate | None:
+    """A rate of next to nothing over the last fifth of the records, or more."""
+    rates, highest = view.history.rates, view.rate or 0.0
+    low = limit("OPT013", "faint") * highest
+    if len(rates) < 2 or not 0 < rates[-1][1] < low:
+        return None
+    start = max(step for step, rate in rates if rate >= low) + 1
+    if view.updates - start < max(10, round(limit("OPT013", "share") * view.updates)):
+        return None
+    severity = "note" if view.facts.pretrained else "warn"
+    return suspect(
+        "OPT013/faint", last_step=view.updates, rate=rates[-1][1], step=start, severity=severity
+    )
+
+
 def zero_rate(view: HistoryView) -> Candidate | None:
     """A rate of exactly 0 over the last fifth of the records, or more."""
     rates = view.history.rates
@@ -158,4 +173,4 @@ def _rises(view: HistoryView) -> bool:
     return (view.end or 0.0) > coin + limit("OPT005", "rise")
 
 
-CAUSES = (too_high, no_warm_up, too_low, zero_rate)
+CAUSES = (too_high, no_warm_up, too_low, zero_rate, faint_rate)

@@ -7,6 +7,7 @@ succession makes this a likelihood: a few sightings under a tight budget weigh l
 from __future__ import annotations
 
 import math
+import statistics
 from dataclasses import dataclass
 
 from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect
@@ -62,6 +63,37 @@ def put_back(view: HistoryView) -> Candidate | None:
         step=mark.first,
         severity=None if again else "note",
     )
+
+
+def written_over(view: HistoryView) -> Candidate | None:
+    """Weights that something else than the optimiser moves, and not back."""
+    mark = view.often("overwritten", limit("UPD010", "share"))
+    if mark is not None and mark.value > limit("UPD010", "size"):
+        values = {"n": mark.n_seeable, "share": mark.share, "value": mark.value}
+        return suspect("UPD010", _sure(mark), step=mark.first, **values)
+    mark = view.history.marks.get("overwritten")
+    if mark is None:
+        return None
+    far = [s for s, v in zip(mark.steps, mark.values, strict=True) if v > limit("UPD010", "jump")]
+    rises = [rise for step in far if (rise := _rise_at(view, step)) > limit("UPD010", "rise")]
+    if len(rises) < limit("UPD010", "times") or len(rises) < len(far) / 2:
+        return None
+    return suspect(
+        "UPD010/anew",
+        (len(rises) + 1) / (len(rises) + 2),
+        times=len(far),
+        value=max(mark.values),
+        rise=statistics.median(rises),
+        step=far[0],
+    )
+
+
+def _rise_at(view: HistoryView, step: int) -> float:
+    """How far the loss of an update, or of the next, is above those of the five before."""
+    losses = dict(view.history.losses)
+    before = [losses[s] for s in range(step - 5, step) if s in losses]
+    after = [losses[s] for s in (step, step + 1) if s in losses]
+    return max(after) - max(before) if len(before) > 2 and after else 0.0
 
 
 def no_movement(view: HistoryView) -> Candidate | None:
@@ -212,6 +244,7 @@ CAUSES: tuple[Cause, ...] = (
     Sighting("UPD001/undone", "undone"),
     Sighting("UPD002", "bare"),
     Sighting("UPD003", "repeated"),
+    written_over,
     no_movement,
     Sighting("UPD004", "rates"),
     idle_schedule,

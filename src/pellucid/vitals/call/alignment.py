@@ -18,6 +18,10 @@ FEWEST = 8
 _CLEAR = 0.7
 #: The least share above chance that is no accident.
 _SOME = 0.05
+#: A masked model is paid for this share of the places at most.
+_SPARSE = 0.6
+#: A mask fills at least so many places, of the number of targets, if it is not where they are.
+_ELSEWHERE = 0.5
 #: With fewer different ids, other targets may have the same counts by chance.
 _FEWEST_IDS = 16
 
@@ -104,6 +108,35 @@ def is_unmasked(inputs: Int[Tensor, "rows time"], targets: Int[Tensor, "rows tim
     return int(torch.bincount(other).max()) > 0.5 * len(other)
 
 
+def foreign(
+    inputs: Int[Tensor, "rows time"], targets: Int[Tensor, "rows time"], mask: Tensor | None
+) -> float:
+    """The share of targets at places that hold another token, if the masked places are elsewhere.
+
+    A mask is an id that fills about as many places that are not paid for, and is no target; 0
+    without one.
+
+    Args:
+        inputs: The ids that the model reads.
+        targets: The target of each place, `IGNORED` if it has none.
+        mask: 1 for tokens and 0 for padding, if the call has such a mask.
+    """
+    is_paid, is_inner = targets != IGNORED, torch.ones_like(inputs, dtype=torch.bool)
+    is_inner[:, 0] = is_inner[:, -1] = False
+    if mask is not None and mask.shape == inputs.shape:
+        is_inner &= mask.bool()
+        is_inner[:, :-1] &= mask[:, 1:].bool()  # the last token of a text ends it
+    n = int(is_paid.sum())
+    size = int(max(inputs.max(), targets.max())) + 1
+    counts = torch.bincount(inputs[is_inner & ~is_paid].flatten(), minlength=size)
+    counts[targets[is_paid]] = 0
+    usual = int(counts.argmax())
+    is_sparse = FEWEST <= n <= _SPARSE * is_paid.numel()
+    if not is_sparse or int(counts[usual]) < _ELSEWHERE * n:
+        return 0.0
+    return float((is_paid & (inputs != usual) & (inputs != targets)).sum()) / n
+
+
 def is_masked(inputs: Int[Tensor, "rows time"], targets: Int[Tensor, "rows time"]) -> bool:
     """Whether one id fills most places that are paid for, as in masked language models.
 
@@ -113,7 +146,7 @@ def is_masked(inputs: Int[Tensor, "rows time"], targets: Int[Tensor, "rows time"
         return False
     is_paid = targets != IGNORED
     n = int(is_paid.sum())
-    if n < FEWEST or n > 0.6 * is_paid.numel():
+    if n < FEWEST or n > _SPARSE * is_paid.numel():
         return False
     largest_shares = [
         int(torch.bincount(t[is_paid].clamp_min(0)).max()) / n for t in (inputs, targets)

@@ -34,7 +34,8 @@ class Answers:
     """Collects the weights of the first update's rows, and who wrote them."""
 
     def __init__(self) -> None:
-        self._is_open = True
+        #: whether it still collects
+        self.is_open = True
         #: signed weights, and how many rows of the call each stands for
         self._weights: list[Tensor] = []
         self._stands_for: list[float] = []
@@ -50,7 +51,7 @@ class Answers:
             ids: The ids (rows, time) of the call.
         """
         # the first call has the whole prompt, and later ones with a cache only the last token
-        if self._is_open and self._prompt is None and ids is not None and ids.ndim == 2:
+        if self.is_open and self._prompt is None and ids is not None and ids.ndim == 2:
             self._prompt = ids.clone()
 
     def on_training(self, ids: Tensor | None) -> None:
@@ -60,7 +61,7 @@ class Answers:
             ids: The ids (rows, time) of the call.
         """
         prompt, self._prompt = self._prompt, None
-        if not self._is_open or prompt is None or ids is None or ids.ndim != 2:
+        if not self.is_open or prompt is None or ids is None or ids.ndim != 2:
             return
         n, width = prompt.shape[0], prompt.shape[1]
         if ids.shape[1] > width and len(ids) >= n:
@@ -79,7 +80,7 @@ class Answers:
             output: All that the call gave.
             register: Puts a hook on a tensor.
         """
-        if not self._is_open:
+        if not self.is_open:
             return
         self._n_calls += 1
         if self._n_calls > _CALLS:
@@ -100,7 +101,7 @@ class Answers:
 
     def close(self) -> None:
         """Collect nothing from now on."""
-        self._is_open, self._prompt = False, None
+        self.is_open, self._prompt = False, None
 
     def measure(self, *, is_scaled: bool) -> dict[str, float]:
         """The signs of the first update, which ends the collection.

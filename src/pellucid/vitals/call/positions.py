@@ -6,10 +6,13 @@ import re
 from typing import Any
 
 import torch
+from jaxtyping import Int
 from torch import Tensor, nn
 
 #: Names of modules that take the positions of tokens, or their distances.
 _NAMES = re.compile(r"(?<![a-z])pos(?!t)|position|rotary|rope|wpe|relative")
+#: The highest position that a text begins with: some models have two positions in reserve.
+_START = 2
 #: Rows with fewer places say nothing.
 _FEWEST = 4
 
@@ -24,6 +27,7 @@ class PositionNotes:
     def __init__(self, inputs: Tensor) -> None:
         self._time = inputs.shape[1] if inputs.ndim > 1 else 0
         self._constant: dict[str, float] = {}
+        self._falling: dict[str, float] = {}
 
     def note(self, name: str, module: nn.Module, arguments: Any) -> None:
         """Note the arguments of a module, if its name says that it takes positions."""
@@ -35,11 +39,23 @@ class PositionNotes:
                 rows = tensor.reshape(-1, self._time)
                 equal = (rows == rows[:, :1]).all(1).double().mean()
                 self._constant[name] = min(float(equal), self._constant.get(name, 1.0))
+                if tensor.ndim < 3 and tensor.shape[:-1] != (self._time,):
+                    self._falling[name] = falling(rows)
 
     def signs(self) -> dict[str, float]:
-        """The share of rows whose tokens all have one position, the least of the modules."""
-        shares = self._constant.values()
-        return {"call.one_position": min(shares)} if shares else {}
+        """The share of rows with one position for all, and of steps back, least of the modules."""
+        shares = {"call.one_position": self._constant, "call.falling_positions": self._falling}
+        return {id: min(values.values()) for id, values in shares.items() if values}
+
+
+def falling(positions: Int[Tensor, "rows time"]) -> float:
+    """The share of steps from token to token at which the position falls, but not to a new start.
+
+    Args:
+        positions: Of the tokens of each row; a document of a packed row begins at 0, 1 or 2.
+    """
+    step, after = positions[:, 1:] - positions[:, :-1], positions[:, 1:]
+    return float(((step < 0) & (after > _START)).double().mean())
 
 
 def _is_positions(tensor: Any, time: int) -> bool:

@@ -19,6 +19,7 @@ from pellucid.vitals.call import target_rows, text_rows
 from pellucid.vitals.call.alignment import (
     Alignment,
     alignment,
+    foreign,
     is_masked,
     is_unmasked,
     scrambled,
@@ -151,7 +152,7 @@ class CallProbe:
         if after is None or after.shape != before.shape or not bool(torch.isfinite(before).all()):
             return notes.signs()
         changes = change(before, after)
-        signs = notes.signs()
+        signs = notes.signs() | target_rows.count_classes(arguments, before)
         signs |= self._drop_hidden(
             {"call.inputs": float(changes[: _n_changed(arguments.inputs)].max())}
         )
@@ -184,6 +185,9 @@ class CallProbe:
         if is_masked(tokens, targets):
             return self._drop_hidden({"call.right": future})
         dense = float((targets != IGNORED).double().mean())
+        if future and self._call.arguments.source is None:
+            mask = self._call.arguments.tensor(self._call.arguments.mask)
+            return {"targets.foreign": foreign(tokens, targets, mask)}
         if future or dense < _DENSE or self._call.arguments.source is not None:
             return {}
         paid, ids = self._call.paid, self._call.ids

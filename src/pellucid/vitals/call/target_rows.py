@@ -1,4 +1,4 @@
-"""What rows are paid for: the end of a text, and a start that all of them share."""
+"""What rows are paid for: the end of a text, padding, and a start that all of them share."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ def measure(
     aligned = alignment(tokens, targets)
     if not aligned.is_clear or aligned.offset != 1:
         return {}
-    signs = {"targets.shared": float(shared_start(targets))}
+    signs = {
+        "targets.shared": float(shared_start(targets)),
+        "targets.padding": paid_padding(arguments, tokens, targets),
+    }
     unended = unended_rows(arguments, tokens, targets)
     return signs if unended is None else signs | unended
 
@@ -40,6 +43,34 @@ def shared_start(targets: Int[Tensor, "rows time"]) -> int:
     """How many targets from the first place on are paid for, and the same in all rows."""
     is_same = (targets == targets[:1]).all(0) & (targets[0] != IGNORED)
     return int(is_same.long().cumprod(0).sum())
+
+
+def count_classes(arguments: Arguments, outputs: Tensor) -> dict[str, float]:
+    """How many classes a row's label is one of.
+
+    Args:
+        arguments: The call.
+        outputs: What it gives, (rows, classes) if a row has one label.
+    """
+    labels = arguments.tensor(arguments.labels)
+    if labels is None or labels.ndim != 1 or labels.is_floating_point() or outputs.ndim != 2:
+        return {}
+    n = outputs.shape[-1]
+    return {"targets.classes": float(n)} if n > 1 and int(labels.max()) < n else {}
+
+
+def paid_padding(
+    arguments: Arguments, tokens: Int[Tensor, "rows time"], targets: Int[Tensor, "rows time"]
+) -> float:
+    """The share of the targets that are paid for at places of padding."""
+    mask, is_paid = arguments.tensor(arguments.mask), targets != IGNORED
+    is_padding = torch.zeros_like(is_paid)
+    if mask is not None and mask.shape == tokens.shape:
+        is_padding |= mask == 0
+    if arguments.pad is not None:
+        # the first one may be the end of the text
+        is_padding |= (tokens == arguments.pad) & (targets == arguments.pad)
+    return float((is_padding & is_paid).sum() / is_paid.sum().clamp_min(1))
 
 
 def unended_rows(

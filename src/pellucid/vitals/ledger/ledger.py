@@ -41,6 +41,10 @@ class Batches(Protocol):
         """The length of its first rows, and a number of each (see `batch_rows`)."""
         ...
 
+    def class_range(self) -> Tensor | None:
+        """The lowest and the highest class among its labels."""
+        ...
+
 
 class Ledger:
     """What every update did.
@@ -229,6 +233,9 @@ class Ledger:
         rows = None if self._batches is None else self._batches.row_checksums()
         if rows is not None:
             page.texts[place, : len(rows)] = rows
+        classes = None if self._batches is None else self._batches.class_range()
+        if classes is not None:
+            page.classes[place] = classes
 
     def _rate(self) -> float | None:
         """The learning rate of the first group; None if reading it would wait for a device."""

@@ -17,6 +17,7 @@ MarkName = Literal[
     "written",
     "restored",
     "undone",
+    "overwritten",
     "bare",
     "repeated",
     "unmoved",
@@ -33,6 +34,7 @@ MarkName = Literal[
     "discarded",
     "same_rows",
     "known_rows",
+    "one_class",
     "stride",
 ]
 #: Values of a mark that are kept, and checksums of weights.
@@ -45,6 +47,9 @@ LEFT = 1e-3
 UPHILL = 0.1
 #: An update is undone if so much of nearly every number that it moved is taken back.
 UNDONE = 0.8
+#: The share of moved numbers that do not go back, from which on weights are written over. Of new ones
+#: it is a half.
+ASIDE = 0.25
 
 
 class Row(NamedTuple):
@@ -80,12 +85,14 @@ class Mark:
         n_seeable: The updates that could have shown it.
         first: The first update that showed it.
         values: The measured values of the last ones.
+        steps: The updates of these values.
     """
 
     n_seen: int = 0
     n_seeable: int = 0
     first: int = 0
     values: list[float] = field(default_factory=list[float])
+    steps: list[int] = field(default_factory=list[int])
 
     def add(self, step: int, value: float, *, shows: bool) -> None:
         """Add an update that could show it.
@@ -100,7 +107,9 @@ class Mark:
             return
         self.first = self.first or step
         self.n_seen += 1
-        self.values = [*self.values[-_VALUES + 1 :], value]
+        self.values.append(value)
+        self.steps.append(step)
+        del self.values[:-_VALUES], self.steps[:-_VALUES]
 
     @property
     def share(self) -> float:
@@ -171,6 +180,9 @@ class Marks:
         self, row: Row, numbers: Mapping[str, float], last: tuple[Row, Mapping[str, float]] | None
     ) -> None:
         """Compare the rows of text with those of earlier updates."""
+        low, high = numbers["class_low"], numbers["class_high"]
+        if low >= 0:
+            self._mark("one_class", row, low, shows=low == high)
         texts = _texts(numbers)
         if not texts:
             return
@@ -199,6 +211,8 @@ class Marks:
             self._mark("written", row, numbers["written"] / (step or 1.0), shows=is_written)
             if step:
                 self._mark("undone", row, numbers["undone"], shows=numbers["undone"] >= UNDONE)
+                is_over = is_written and numbers["aside"] >= ASIDE
+                self._mark("overwritten", row, numbers["written"] / step, shows=is_over)
         if self._steps_by_checksum:
             earlier = self._steps_by_checksum.get(before) if is_written else None
             steps_lost = 0.0 if earlier is None else float(row.step - 1 - earlier)

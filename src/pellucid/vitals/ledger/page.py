@@ -22,12 +22,15 @@ COLUMNS = (
     "moved",
     "written",
     "undone",
+    "aside",
     "lost",
     "pull",
     "left",
     "cut",
     "outputs",
     "fresh",
+    "class_low",
+    "class_high",
     "tokens",
     *(f"text{i}" for i in range(ROWS)),
 )
@@ -63,6 +66,8 @@ class Page:
         self.outputs = zeros(rows)
         #: how often a gradient arrived where none was
         self.fresh = zeros(rows)
+        #: the lowest and the highest class of the batch's labels; -1 if they are no classes
+        self.classes = zeros(rows, 2) - 1
         #: the length of the batch's first rows, and their checksums
         self.texts = zeros(rows, 1 + ROWS)
         #: the weights after the update before the page, if it is known
@@ -96,12 +101,14 @@ class Page:
             (change != 0).any(1).double(),
             _rms(gap),
             _undone(change, gap),
+            _aside(change, gap),
             _share(stayed & is_narrow, (gradient != 0) & is_narrow),
             _ratio(_rms(decay.to(before) * before), _rms(gradient * decays)),
             _ratio(_rms(old), _rms(new)),
             _ratio((used * total).sum(1), total.square().sum(1)),
             self.outputs[:n].double(),
             self.fresh[:n].double(),
+            *self.classes[:n].double().unbind(1),
             *self.texts[:n].double().unbind(1),
         )
         return torch.stack([*numbers], 1)
@@ -142,6 +149,15 @@ def _undone(change: Tensor, gap: Tensor) -> Tensor:
     ratio = torch.where(moved == 0, torch.full_like(moved, math.nan), -gap[1:] / moved)
     share = torch.nanquantile(ratio, _STAYED, dim=1) if len(moved) else moved.new_zeros(0)
     return torch.cat([share.new_full((1,), -1.0), share.nan_to_num(-1.0)])
+
+
+def _aside(change: Tensor, gap: Tensor) -> Tensor:
+    """The share of the numbers that something else moved, and not back; -1 if unknown.
+
+    Masks, averages and limits of weights take back what the update before did.
+    """
+    is_moved, is_back = gap[1:] != 0, gap[1:] * change[:-1] < 0
+    return torch.cat([gap.new_full((1,), -1.0), _share(is_moved & ~is_back, is_moved)])
 
 
 def _share(part: Tensor, total: Tensor) -> Tensor:

@@ -31,6 +31,8 @@ _TOKENS, _ROWS = 512, 4
 MAX_LOSSES = 4096
 #: From this share on, the places of a loss of tokens pay for one token each.
 _SINGLE = 0.5
+#: Fewer rows are often of one class by chance.
+_CLASSED = 4
 #: Class names in transformers of models that shift their labels, which are the inputs.
 _SHIFTED = ("ForCausalLM", "LMHeadModel")
 
@@ -118,6 +120,15 @@ class FirstBatch:
             return None
         return row_checksums(self._ids, self._ids_mask, self._ids_labels)
 
+    def class_range(self) -> Tensor | None:
+        """The lowest and the highest label of the latest batch, if rows have one class each."""
+        labels = self._ids_labels
+        if not isinstance(labels, Tensor) or labels.ndim != 1 or len(labels) < _CLASSED:
+            return None
+        if labels.is_floating_point() or not is_plain(labels):
+            return None
+        return torch.stack([*labels.aminmax()])
+
     def record(self, metrics: AsyncMetrics) -> None:
         """Record a number that identifies the latest batch, and the share of repetitive rows."""
         if self._ids is None:
@@ -199,7 +210,7 @@ class FirstBatch:
         hooks.register(cast("Any", logits).register_hook, "the first targets", take)
 
     def _on_answers(self, hooks: Hooks, module: nn.Module, inputs: Any, output: Any) -> None:
-        if _is_training(module):
+        if self.answers.is_open and _is_training(module):
             register = partial(_register, hooks)
             self.answers.on_outputs(logits_of(output), output, register)
 
