@@ -150,8 +150,8 @@ def test_new_weights_are_named_only_where_the_loss_rises(rise: float, codes: lis
 
 @pytest.mark.parametrize(("end", "codes"), [(0.69, ["DAT009"]), (0.6, [])])
 def test_classes_that_are_only_guessed_are_named(end: float, codes: list[str]) -> None:
-    course = healthy()
-    losses = tuple((s, 0.7 if s < 60 else end) for s in range(1, 201))
+    course = healthy(400)
+    losses = tuple((s, 0.7 if s < 60 else end) for s in range(1, 401))
     signs = {"update.ratio": course.signs["update.ratio"]}
     signs["targets.classes"] = (Reading(1, 2.0, "calm"),)
     facts = replace(course.facts, objective=None, vocab_size=None, unigram=None, bigram=None)

@@ -128,6 +128,8 @@ def one_class(view: HistoryView) -> Candidate | None:
     key = "DAT022" if len(counts) == 1 else "DAT022/sorted"
     if len(counts) > 1 and counts[1][1] < limit("DAT022", "rarest") * len(mark.values):
         return None  # a rare class
+    if len(counts) == 1 and (mark.share < 1 or mark.n_seen < limit("DAT022", "alone")):
+        return None
     return suspect(key, times=mark.n_seen, n=mark.n_seeable, value=counts[0][0], step=mark.first)
 
 
@@ -153,6 +155,7 @@ def at_chance(view: HistoryView) -> Candidate | None:
         below=below,
         update=update,
         step=view.updates,
+        severity=None if view.updates - view.warm_up_end >= limit("DAT009", "long") else "note",
     )
 
 

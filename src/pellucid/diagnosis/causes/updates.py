@@ -69,8 +69,14 @@ def written_over(view: HistoryView) -> Candidate | None:
     """Weights that something else than the optimiser moves, and not back."""
     mark = view.often("overwritten", limit("UPD010", "share"))
     if mark is not None and mark.value > limit("UPD010", "size"):
-        values = {"n": mark.n_seeable, "share": mark.share, "value": mark.value}
-        return suspect("UPD010", _sure(mark), step=mark.first, **values)
+        return suspect(
+            "UPD010",
+            _sure(mark),
+            n=mark.n_seeable,
+            share=mark.share,
+            value=mark.value,
+            step=mark.first,
+        )
     mark = view.history.marks.get("overwritten")
     if mark is None:
         return None

@@ -26,6 +26,7 @@ class PositionNotes:
 
     def __init__(self, inputs: Tensor) -> None:
         self._time = inputs.shape[1] if inputs.ndim > 1 else 0
+        self._lengths = {1, len(inputs)} - {self._time}
         self._constant: dict[str, float] = {}
         self._falling: dict[str, float] = {}
 
@@ -39,7 +40,7 @@ class PositionNotes:
                 rows = tensor.reshape(-1, self._time)
                 equal = (rows == rows[:, :1]).all(1).double().mean()
                 self._constant[name] = min(float(equal), self._constant.get(name, 1.0))
-                if tensor.ndim < 3 and tensor.shape[:-1] != (self._time,):
+                if len(rows) in self._lengths:  # not a table of distances
                     self._falling[name] = falling(rows)
 
     def signs(self) -> dict[str, float]:

@@ -68,8 +68,10 @@ def paid_padding(
     if mask is not None and mask.shape == tokens.shape:
         is_padding |= mask == 0
     if arguments.pad is not None:
+        is_pad = (tokens == arguments.pad).long()
+        ends = is_pad.cumprod(1) + is_pad.flip(1).cumprod(1).flip(1)
         # the first one may be the end of the text
-        is_padding |= (tokens == arguments.pad) & (targets == arguments.pad)
+        is_padding |= (ends > 0) & (targets == arguments.pad)
     return float((is_padding & is_paid).sum() / is_paid.sum().clamp_min(1))
 
 

@@ -47,7 +47,7 @@ LEFT = 1e-3
 UPHILL = 0.1
 #: An update is undone if so much of nearly every number that it moved is taken back.
 UNDONE = 0.8
-#: The share of moved numbers that do not go back, from which on weights are written over. Of new ones
+#: Weights are written over if such a share of the numbers that moved do not go back. Of new weights
 #: it is a half.
 ASIDE = 0.25
 
