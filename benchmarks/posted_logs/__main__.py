@@ -88,7 +88,7 @@ def page(results: Mapping[str, Any]) -> str:
     lines = [
         "# Logs that people posted",
         "",
-        "`benchmarks/posted_logs/corpus.toml` holds logs from public issue threads: numbers only, "
+        "`benchmarks/posted_logs/corpus.toml` holds logs from public threads: numbers only, "
         "each with its address. A row is as the thread's stored excerpt has it, so most logs are "
         f"short. Measured on {results['date']} by `python -m benchmarks.posted_logs`.",
         "",

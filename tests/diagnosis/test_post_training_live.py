@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from pellucid.vitals import Watch
 from support.post_training import (
     EOS,
+    PROMPT,
     Loop,
     compared,
     dpo,
@@ -65,6 +66,10 @@ FAULTS: dict[str, tuple[str, Loop]] = {
         short(partial(dpo, beta=1e-6, at_once=False)),
     ),
     "one score for all": ("PRF001", short(compared, model=frozen_head)),
+    "rows cut where answers begin": (
+        "PRF003",
+        short(partial(compared, length=PROMPT), model=scorer, rate=3e-3),
+    ),
     "rejected wins": (
         "PRF004",
         logged(rewards__margins=(0, -3), rewards__accuracies=(0.5, 0.1)),

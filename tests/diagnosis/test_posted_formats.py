@@ -45,6 +45,20 @@ from pellucid.diagnosis.logs.parsers import rows_in
             {"val_loss": 3.5},
         ),
         (
+            "Epoch 1 | iter 4 step 1 | loss train: 2.5, val: n/a | iter time: 123.45 ms",
+            {"step": 4, "train_loss": 2.5},
+        ),
+        ("step 1 | loss train: 2.5, val: 2.625", {"train_loss": 2.5, "val_loss": 2.625}),
+        (
+            "step:3 - actor/grad_norm:np.float64(0.25) - critic/rewards/mean:np.float64(0.5)",
+            {"step": 3, "grad_norm": 0.25, "critic/rewards/mean": 0.5},
+        ),
+        ("{'loss': tensor(2.5, device='cuda:0'), 'step': 4}", {"loss": 2.5, "step": 4}),
+        (
+            'INFO | train_inner | {"update": 0.1, "loss": "2.5", "num_updates": "100"}',
+            {"loss": 2.5, "step": 100},
+        ),
+        (
             "{\u2018loss\u2019: 1.453, \u2018grad_norm\u2019: 2.5}",
             {"loss": 1.453, "norm": 2.5},
         ),

@@ -134,9 +134,11 @@ def scorer() -> nn.Module:
     return Scorer()
 
 
-def compared(model: Any, reference: Any, step: int, w: Watch) -> Tensor:
-    """-log sigmoid of the difference of two scores."""
-    good, bad = model(torch.cat(answers(step)))[:, 0].chunk(2)
+def compared(
+    model: Any, reference: Any, step: int, w: Watch, *, length: int = PROMPT + ANSWER
+) -> Tensor:
+    """-log sigmoid of the difference of two scores, of rows that are cut to a length."""
+    good, bad = model(torch.cat(answers(step))[:, :length])[:, 0].chunk(2)
     return -F.logsigmoid(good - bad).mean()
 
 

@@ -37,6 +37,8 @@ _LIKELY, _LONG = 0.8, 50
 _FIRST = ("DAT014", "RND001", "NUM001", "ATT002", "ATT001", "ATT005", "OPT003")
 #: Effects of many causes: they take their turn last.
 _GENERAL = ("INI001", "LRN001", "DAT009", "FIT00[1-4]", "ARC01[1-3]", "UPD008", "OPT012", "OPT007")
+#: Signs that compare a loss with the loss of guessing tokens.
+_OF_TOKENS = ("loss.value", "loss.learnt", "loss.below_bigram", "loss.context")
 #: Even what is sure has some doubt, when it is held against another cause.
 _DOUBT = 0.01
 #: A cause lists at most so many symptoms as evidence.
@@ -179,7 +181,10 @@ def _is_intended(finding: Finding, by_design: Expectations) -> bool:
 def _find_sick(history: History) -> dict[str, Reading]:
     """Signs that stayed sick, each with the reading that completes the first sick row."""
     sick: dict[str, Reading] = {}
+    is_of_tokens = not (history.facts.on_preferences or history.facts.on_rewards)
     for id, readings in history.signs.items():
+        if id in _OF_TOKENS and not is_of_tokens:
+            continue
         words = [reading.word for reading in readings]
         for i in range(_LASTING, len(words) + 1):
             if words[i - _LASTING : i] == ["sick"] * _LASTING:

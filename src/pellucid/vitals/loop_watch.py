@@ -30,7 +30,7 @@ from pellucid.vitals.record import Point
 from pellucid.vitals.rules import rules_of
 from pellucid.vitals.schedule import LookSchedule
 from pellucid.vitals.signs import Sign
-from pellucid.vitals.taps.first_batch import FirstBatch, pays_tokens
+from pellucid.vitals.taps.first_batch import FirstBatch, vocabulary_size
 from pellucid.vitals.taps.gradients import Gradients
 from pellucid.vitals.taps.hooks import Hooks, LastingHook
 from pellucid.vitals.taps.optimiser_steps import Steps
@@ -248,12 +248,11 @@ class Watch(WatchReport):
         assert self._probe_runner is not None
         self._predicted = self._probe_runner.measure(self._metrics)
         self._gradients.called_modules = self._probe_runner.called_modules
-        if self._predicted is None:
-            return
-        has_tokens = self._predicted.targets is not None or pays_tokens(self._first_batch)
-        if self._judge.guessing is None and self._judge.counts_tokens and has_tokens:
-            self._judge.guessing = math.log(self._predicted.logits.shape[-1])
-        self.guard("reference.*", self._compare, self._predicted)
+        if self._judge.guessing is None and self._judge.counts_tokens:
+            size = vocabulary_size(self._predicted, self._first_batch)
+            self._judge.guessing = None if size is None else math.log(size)
+        if self._predicted is not None:
+            self.guard("reference.*", self._compare, self._predicted)
 
     def _find_probe(self) -> bool:
         """Whether there are rows for a reading by now."""

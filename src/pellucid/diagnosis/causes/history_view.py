@@ -163,9 +163,15 @@ class HistoryView:
 
         A rate of 5e-7 is usual for preferences and rewards. Their losses begin at ln 2 or at 0.
         """
-        if self.facts.objective in ("DPO", "PolicyGradient", "preferences") or self.gains:
+        if self.facts.on_preferences or self.facts.on_rewards or self.gains:
             return False
         return self.guessing is not None or self.start is None or self.start > 1
+
+    @property
+    def coin(self) -> float | None:
+        """ln 2, if it is the loss of guessing between two answers: IPO and hinges have another."""
+        is_sigmoid = self.start is None or self.start < limit("PRF001", "start")
+        return math.log(2) if self.facts.on_preferences and is_sigmoid else None
 
     @property
     def goes_well(self) -> bool:

@@ -60,7 +60,7 @@ def large_norm_eps(view: HistoryView) -> Candidate | None:
 def never_loaded(view: HistoryView) -> Candidate | None:
     """A model that should be trained, but begins at the loss of guessing."""
     start, guessing = view.start, view.guessing
-    if not view.facts.pretrained or start is None or guessing is None:
+    if not view.facts.pretrained or start is None or guessing is None or not view.learns_tokens:
         return None
     unigram = view.facts.unigram
     is_above = unigram is not None and start > unigram + limit("WGT004", "above")

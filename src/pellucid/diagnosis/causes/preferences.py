@@ -72,6 +72,19 @@ def no_difference(view: HistoryView) -> Candidate | None:
     return suspect("PRF003", n=len(rows), margin=0.0)
 
 
+def short_answers(view: HistoryView) -> Candidate | None:
+    """Pairs of which many are one text twice, and most of the others differ by one token.
+
+    Pairs that someone made to differ by their last token alone are never equal.
+    """
+    tail, equal = view.first("answers.tail"), view.first("answers.equal")
+    if tail is None or equal is None or tail > limit("PRF003", "tail"):
+        return None
+    if equal < limit("PRF003", "equal"):
+        return None
+    return suspect("PRF003/short", equal=equal, tail=tail, step=0)
+
+
 def rejected_wins(view: HistoryView) -> Candidate | None:
     """Rejected answers that become likelier than chosen ones."""
     margins, accuracy = view.measure("margin"), view.late("accuracy")
@@ -145,6 +158,8 @@ def unusual_beta(view: HistoryView) -> Candidate | None:
     configured, weight = view.measure("beta"), view.first("answers.weight")
     if not view.facts.on_preferences or not (configured or weight):
         return None
+    if not configured and view.coin is None:
+        return None  # another loss than that of DPO, with other weights
     if not configured and (view.first("answers.uneven") or 0.0) > limit("REF001", "uneven"):
         return None  # pairs are decided already, and weigh less than beta / 2
     beta = configured[0] if configured else 2 * (weight or 0.0)
@@ -155,14 +170,16 @@ def unusual_beta(view: HistoryView) -> Candidate | None:
 
 def decided_pairs(view: HistoryView) -> Candidate | None:
     """Pairs that weigh differently before the first update, although no margin can differ yet."""
-    uneven = view.first("answers.uneven")
+    uneven, weight = view.first("answers.uneven"), view.first("answers.weight")
     if uneven is None or not view.facts.on_preferences or not view.first("answers.paired"):
         return None
     if uneven <= limit("REF001", "uneven"):
         return None
     start = view.start or _COIN
     is_open = limit("REF001", "decided") < start < limit("REF001", "wrong")
-    severity = "note" if is_open else "warn"
+    # -log sigmoid(beta z) weighs all pairs together by beta at most, and IPO's square by more
+    is_bounded = weight is not None and weight <= limit("REF001", "weight")
+    severity = "note" if is_open or not is_bounded else "warn"
     return suspect("REF001/pairs", uneven=uneven, loss=start, step=0, severity=severity)
 
 
@@ -172,8 +189,9 @@ def summed_pairs(view: HistoryView) -> Candidate | None:
     if not margins or not view.losses or abs(margins[0]) > limit("PRF001", "margin"):
         return None
     first = view.losses[0]
-    parts, tolerance = round(first / _COIN), limit("LOS007", "share_of_a_log")
-    if parts < 2 or abs(first / _COIN / parts - 1) > tolerance:
+    # the square of IPO begins at 1 / (2 beta)^2, which is 0.2% off such a multiple for some betas
+    parts, tolerance = round(first / _COIN), limit("LOS007", "coin") + abs(margins[0]) / 2
+    if not 2 <= parts <= limit("LOS007", "parts") or abs(first / _COIN / parts - 1) > tolerance:
         return None
     return suspect("LOS007/pairs", first=first, parts=parts, ratio=first / _COIN, step=0)
 
@@ -183,6 +201,7 @@ CAUSES: tuple[Cause, ...] = (
     exactly_a_coin,
     unchanged_answers,
     no_difference,
+    short_answers,
     rejected_wins,
     both_unlikely,
     too_certain,

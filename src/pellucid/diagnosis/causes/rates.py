@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from pellucid.diagnosis.causes.candidate import Candidate, suspect
@@ -169,8 +168,8 @@ def _rises(view: HistoryView) -> bool:
     """Whether the loss ended, rose again, or is above that of guessing between two answers."""
     if view.history.stopped is not None or (view.rose or 0.0) > limit("OPT005", "rise"):
         return True
-    coin = math.log(2) if view.facts.on_preferences else math.inf
-    return (view.end or 0.0) > coin + limit("OPT005", "rise")
+    coin = view.coin
+    return coin is not None and (view.end or 0.0) > coin + limit("OPT005", "rise")
 
 
 CAUSES = (too_high, no_warm_up, too_low, zero_rate, faint_rate)

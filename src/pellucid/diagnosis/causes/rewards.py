@@ -7,7 +7,7 @@ import statistics
 
 from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect
 from pellucid.diagnosis.causes.history_view import HistoryView
-from pellucid.diagnosis.finding import limit
+from pellucid.diagnosis.finding import Severity, limit
 from pellucid.diagnosis.logs.statistics import ends, noise
 
 #: Rows that are enough for an exact equality.
@@ -35,6 +35,14 @@ def equal_rewards(view: HistoryView) -> Candidate | None:
     return suspect("RLH001", share=share, step=norms[0][0], severity=severity)
 
 
+def equal_answers(view: HistoryView) -> Candidate | None:
+    """Answers to a prompt that are all the same text, so that all earn the same."""
+    alike = view.first("answers.alike")
+    if alike is None or alike < limit("RLH001", "alike") or not view.facts.on_rewards:
+        return None
+    return suspect("RLH001/alike", alike=alike, step=0)
+
+
 def _share_without_spread(view: HistoryView) -> float | None:
     """The share of groups, or of rows, in which no answer was better than another."""
     groups = view.late("equal_groups")
@@ -55,11 +63,30 @@ def answers_cut_off(view: HistoryView) -> Candidate | None:
     all_rows = bool(shares) and bool(groups) and min(shares) == min(groups) == 1
     is_long = all_rows or len(shares) >= _LEAST_ROWS
     if is_long and statistics.median(shares) >= limit("RLH002", "share"):
-        return suspect("RLH002", share=statistics.median(shares), length=view.late("length"))
+        return suspect(
+            "RLH002",
+            share=statistics.median(shares),
+            length=view.late("length"),
+            severity=_severity_if_it_learns(view),
+        )
     is_constant = len(lengths) >= limit("RLH002", "rows") and len(set(lengths)) == 1
     if shares or not is_constant or lengths[0] < 2:
         return None
-    return suspect("RLH002/length", n=len(lengths), length=lengths[0])
+    return suspect(
+        "RLH002/length",
+        n=len(lengths),
+        length=lengths[0],
+        severity=_severity_if_it_learns(view),
+    )
+
+
+def _severity_if_it_learns(view: HistoryView) -> Severity | None:
+    """A note if the reward rises: what is unusual does not hinder the policy then."""
+    points = view.history.measures.get("reward", ())
+    if len(points) < limit("RLH003", "rows"):
+        return None
+    start, end = ends(points)
+    return "note" if end > start + noise(view.measure("reward")) else None
 
 
 def reward_falls(view: HistoryView) -> Candidate | None:
@@ -135,7 +162,8 @@ def still_kl(view: HistoryView) -> Candidate | None:
         or not any(rate for _, rate in view.history.rates)
     ):
         return None
-    return suspect("REF002/log", n=len(values), kl=0.0)
+    # some tools write 0 where there is no reference; only a beta says that there is one
+    return suspect("REF002/log", n=len(values), kl=0.0, severity=None if betas else "note")
 
 
 def negative_kl(view: HistoryView) -> Candidate | None:
@@ -183,7 +211,7 @@ def stale_log_ps(view: HistoryView) -> Candidate | None:
     """Ratios of new to old probabilities that are clipped, or far from 1."""
     clipped, ratio = view.late("clipped"), view.late("ratio")
     if clipped is not None and clipped >= limit("RLH009", "clipped"):
-        return suspect("RLH009", clipped=clipped)
+        return suspect("RLH009", clipped=clipped, severity=_severity_if_it_learns(view))
     if ratio is None or (ratio > 0 and abs(math.log(ratio)) < math.log(limit("RLH009", "ratio"))):
         return None
     return suspect("RLH009/ratio", ratio=ratio)
@@ -191,6 +219,7 @@ def stale_log_ps(view: HistoryView) -> Candidate | None:
 
 CAUSES: tuple[Cause, ...] = (
     equal_rewards,
+    equal_answers,
     answers_cut_off,
     reward_falls,
     bought_reward,

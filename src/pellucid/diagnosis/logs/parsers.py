@@ -23,13 +23,17 @@ _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|inf(?:inity)?)
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _STEP_AND_LOSS = re.compile(rf"\s*\d+\s+(?:{_NUMBER})\s*", re.IGNORECASE)
 _ABSENT = {"", "none", "null", "-", "n/a", "na"}
+#: A number as NumPy and torch print it, such as `np.float64(1.5)` and `tensor(1.5, device='cpu')`.
+_WRAPPED = re.compile(rf"(?:\w+\.)?(?:float\d*|tensor)\(({_NUMBER})[^()]*\)", re.IGNORECASE)
+#: Both losses of a line behind one word, such as `loss train: 1.5, val: 1.6`.
+_TWO_LOSSES = re.compile(r"\bloss train: *([^,\s]+), *val: *", re.IGNORECASE)
 #: Quotation marks that a page put in place of straight ones.
 _CURLY = str.maketrans("\u2018\u2019\u201c\u201d", "''\"\"")
 
 
 def rows_in(text: str, name: str = "") -> list[Row]:
     """The rows of a text, which may be none. `name` is the name of its file."""
-    stripped = text.lstrip("\ufeff \t\r\n").translate(_CURLY)
+    stripped = _WRAPPED.sub(r"\1", text.lstrip("\ufeff \t\r\n").translate(_CURLY))
     if stripped[:1] in ("{", "["):
         try:
             return _read_json(parse_json(stripped, name, lenient=True))
@@ -163,7 +167,7 @@ _NAME_AND_NUMBER = re.compile(
 )
 _STEP = re.compile(
     r"(?<![\w/])['\"]?(?:global[ _]?)?(?:iter(?:ation)?s?|steps?|updates?|num_updates)['\"]?"
-    r"\s*[:=#]?\s*\[?['\"]?(?P<step>\d+)",
+    r"\s*[:=#]?\s*\[?['\"]?(?P<step>\d+)(?:\.0+)?(?![\d.]*\d)",
     re.IGNORECASE,
 )
 _EPOCH = re.compile(rf"['\"]?\bepoch['\"]?\s*[:=]?\s*\[?['\"]?(?P<epoch>{_NUMBER})", re.IGNORECASE)
@@ -231,7 +235,7 @@ def _read_line(line: str) -> Row:
     spare: Row = {}
     if "train_runtime" in line:
         return row  # the summary of a whole training, not an update
-    line = _JOINED.sub(" ", line)
+    line = _TWO_LOSSES.sub(r"train loss: \1, val loss: ", _JOINED.sub(" ", line))
     for match in _NAME_AND_NUMBER.finditer(line):
         word_before = (match["before"] or "").lower()
         name, value = plain(match["name"]).replace("/", "_"), float(match["value"])

@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from pellucid.vitals.call.answer_rows import MaskedIds, alike, pair_signs
 from pellucid.vitals.taps.outputs import output_attribute
 from pellucid.vitals.taps.recorded_call import is_plain
 
@@ -42,6 +43,10 @@ class Answers:
         self._scores: list[Tensor] = []
         self._prompt: Tensor | None = None
         self._is_own = False
+        #: the share of the model's own answers that equal another one to their prompt
+        self._alike: float | None = None
+        #: the ids of each training call, and their masks
+        self._texts: list[MaskedIds] = []
         self._n_calls = 0
 
     def on_writing(self, ids: Tensor | None) -> None:
@@ -54,18 +59,25 @@ class Answers:
         if self.is_open and self._prompt is None and ids is not None and ids.ndim == 2:
             self._prompt = ids.clone()
 
-    def on_training(self, ids: Tensor | None) -> None:
-        """Compare the ids of a training call with those that the model wrote from.
+    def on_training(self, ids: Tensor | None, mask: object = None) -> None:
+        """Keep the ids of a training call, and compare them with those that the model wrote from.
 
         Args:
             ids: The ids (rows, time) of the call.
+            mask: Its mask of padding, if it has one.
         """
         prompt, self._prompt = self._prompt, None
-        if not self.is_open or prompt is None or ids is None or ids.ndim != 2:
+        if not self.is_open or ids is None or ids.ndim != 2:
+            return
+        if len(self._texts) < _CALLS:
+            kept_mask = mask.clone() if isinstance(mask, Tensor) else None
+            self._texts.append((ids.clone(), kept_mask))
+        if prompt is None:
             return
         n, width = prompt.shape[0], prompt.shape[1]
-        if ids.shape[1] > width and len(ids) >= n:
-            self._is_own |= torch.equal(ids[:n, :width], prompt)
+        if ids.shape[1] > width and len(ids) >= n and torch.equal(ids[:n, :width], prompt):
+            self._is_own = True
+            self._alike = alike(ids[:n], prompt)
 
     def on_outputs(
         self,
@@ -101,7 +113,7 @@ class Answers:
 
     def close(self) -> None:
         """Collect nothing from now on."""
-        self.is_open, self._prompt = False, None
+        self.is_open, self._prompt, self._texts = False, None, []
 
     def measure(self, *, is_scaled: bool) -> dict[str, float]:
         """The signs of the first update, which ends the collection.
@@ -109,8 +121,11 @@ class Answers:
         Args:
             is_scaled: Whether a scaler may have multiplied the loss.
         """
+        texts = self._texts
         self.close()
         signs: dict[str, float] = {"answers.own": 1.0} if self._is_own else {}
+        if self._alike is not None:
+            signs["answers.alike"] = self._alike
         weights = self._weights or self._scores
         if not weights:
             return signs
@@ -121,6 +136,8 @@ class Answers:
             return signs
         signs["answers.lowered"] = len(lowered) / len(all_weights)
         signs["answers.paired"] = paired(raised, lowered)
+        if signs["answers.paired"]:
+            signs |= pair_signs(texts)
         if self._weights:
             sizes = all_weights.abs()
             signs["answers.uneven"] = float(sizes.std(correction=0) / sizes.mean())

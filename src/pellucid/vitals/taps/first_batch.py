@@ -20,6 +20,7 @@ from pellucid.vitals.call.row_content import FEWEST, LONG, one_token, repetitive
 from pellucid.vitals.label_baselines import Baselines, baselines
 from pellucid.vitals.ledger.batch_rows import row_checksums
 from pellucid.vitals.model_parts import unwrap
+from pellucid.vitals.predictions import Predicted
 from pellucid.vitals.probe import Probe
 from pellucid.vitals.taps.hooks import Hooks
 from pellucid.vitals.taps.outputs import logits_of, output_attribute
@@ -114,6 +115,18 @@ class FirstBatch:
 
         return repeat
 
+    def head_size(self) -> int | None:
+        """The rows of the output embedding of a model whose labels are tokens.
+
+        A model that computes its own loss, in pieces, may give no logits.
+        """
+        labels, ids = self.labels, self.first_ids
+        if labels is None or ids is None or labels.shape != ids.shape or labels.is_floating_point():
+            return None
+        head: Any = getattr(self._model, "get_output_embeddings", lambda: None)()
+        weight = getattr(head, "weight", None)
+        return len(weight) if isinstance(weight, Tensor) and weight.ndim == 2 else None
+
     def row_checksums(self) -> Tensor | None:
         """The length of the latest batch's first rows, and their checksums; None without ids."""
         if self._ids is None:
@@ -152,7 +165,7 @@ class FirstBatch:
             self._ids_mask, self._ids_labels = kwargs.get("attention_mask"), kwargs.get("labels")
             if self._call is None:
                 self._keep_call(args, kwargs)
-            self.answers.on_training(self._ids)
+            self.answers.on_training(self._ids, self._ids_mask)
         elif not torch.is_grad_enabled():
             self.answers.on_writing(_ids_in(_inputs_of(args, kwargs)))
 
@@ -233,7 +246,20 @@ class FirstBatch:
         return targets
 
 
-def pays_tokens(first_batch: FirstBatch | None) -> bool:
+def vocabulary_size(predicted: Predicted | None, first_batch: FirstBatch | None) -> int | None:
+    """How many tokens the model chooses among; None if its loss is not known to be of tokens.
+
+    Args:
+        predicted: What the model predicted, if its call gives logits.
+        first_batch: The first batch, if there is one.
+    """
+    if predicted is not None:
+        has_tokens = predicted.targets is not None or _pays_tokens(first_batch)
+        return predicted.logits.shape[-1] if has_tokens else None
+    return None if first_batch is None else first_batch.head_size()
+
+
+def _pays_tokens(first_batch: FirstBatch | None) -> bool:
     """Whether most places of the first batch are paid for one token, as the gradient shows."""
     single = None if first_batch is None or not first_batch.paid else first_batch.paid.single
     return single is not None and single > _SINGLE
