@@ -5,12 +5,15 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from jaxtyping import TypeCheckError
 
 import pellucid
 
@@ -151,6 +154,22 @@ def test_one_room_alone_opens_connections() -> None:
         if any(name.startswith(ways) for name in imported_by(path))
     }
     assert rooms == {"datasets", "hub"}
+
+
+def test_a_tensor_of_another_shape_or_type_is_refused_in_tests() -> None:
+    from pellucid.model.attention import join_heads
+
+    assert join_heads(torch.ones(1, 2, 3, 4)).shape == (1, 3, 8)
+    for heads in (torch.ones(2, 3, 4), torch.ones(1, 2, 3, 4, dtype=torch.int64)):
+        with pytest.raises(TypeCheckError, match="join_heads"):
+            join_heads(heads)
+
+
+def test_a_mark_stands_in_the_file_of_its_tests() -> None:
+    """`.ci/run` collects only the files that have a mark."""
+    mark = re.compile(r"mark\.(slow|parity|browser)\b")
+    others = [path for path in TESTS.rglob("*.py") if not path.name.startswith("test_")]
+    assert [path.name for path in others if mark.search(path.read_text("utf-8"))] == []
 
 
 def test_nothing_tries_to_reach_the_network(tmp_path: Path) -> None:
