@@ -4,10 +4,10 @@
     python -m benchmarks.mutation --together --mutants 40
 
 The tool draws changes at random (see `benchmarks.mutants`), makes one at a time in a copy of the
-checkout, and runs the tests of the nearest file, then those of the room, until one fails. A mutant
-that no test notices survives: a test is missing, or the change changes nothing. `equivalent` knows
-changes of the second kind by a rule or by the list in `mutants_equivalent.json`, each with its
-reason; they do not count.
+checkout, and runs the tests of its room, the nearest file first, until one fails. A mutant that no
+test notices survives: a test is missing, or the change changes nothing. `equivalent` knows changes
+of the second kind by a rule or by the list in `mutants_equivalent.json`, each with its reason; they
+do not count. In the end the tests that noticed a mutant run on the source as it is, and must pass.
 
 The score is the share of noticed mutants. It needs a system with `fork`.
 """
@@ -15,6 +15,8 @@ The score is the share of noticed mutants. It needs a system with `fork`.
 from __future__ import annotations
 
 import argparse
+import collections
+import contextlib
 import functools
 import json
 import os
@@ -29,7 +31,7 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from benchmarks.mutants import Mutant, mutants_of
 
@@ -60,6 +62,9 @@ NEAREST = {
 }
 #: Tests outside a room's folder that hold what is in the room.
 BESIDE = {"checkpoints": ["tests/saved_runs/test_half_precision.py"]}
+#: Processor seconds after which a test, or the start of all of them, counts as one that does not
+#: end. One that only waits has five times as long, by the clock.
+LIMIT = 120
 
 Result = Literal["killed", "timeout", "survived", "equivalent"]
 
@@ -70,7 +75,7 @@ class Outcome:
 
     Attributes:
         mutant: The change.
-        result: "killed" by a test, "timeout" where the tests did not end, "survived", or
+        result: "killed" by a test, "timeout" where a test did not end, "survived", or
             "equivalent" where the list says so.
         seconds: How long the tests ran.
     """
@@ -107,37 +112,52 @@ def _listed() -> dict[str, str]:
     return json.loads(EQUIVALENT.read_text(encoding="utf-8"))
 
 
-@functools.cache
 def nearest(file: str) -> tuple[str, ...]:
-    """The test file that mirrors a source file, else the one of its room that names it most often.
-
-    Names are those of the file's public functions and classes. `NEAREST` has other files.
-    """
+    """The tests to begin with: of `NEAREST`, or the closest file of the room."""
     for folder, tests in NEAREST.items():
         if file.startswith(folder):
             return tests
     if file.endswith("__init__.py"):  # what a room exports, with the words of 0.1
         return ("tests/test_old_names.py",)
-    room, _, rest = file.partition("/")
-    mirrored = ROOT / "tests" / room / Path(rest).parent / f"test_{Path(rest).stem}.py"
-    if not mirrored.is_file():
-        source = (ROOT / "src" / "pellucid" / file).read_text(encoding="utf-8")
-        defined = re.findall(r"^ *(?:def|class) ([A-Za-z]\w*)", source, re.MULTILINE)
-        names = re.compile(rf"\b({'|'.join(defined)})\b")
-        candidates = sorted((ROOT / "tests" / room).rglob("test_*.py"))
-        candidates = [path for path in candidates if not _is_left_out(path)]
-        mirrored = max(candidates, key=lambda path: len(names.findall(path.read_text("utf-8"))))
-    return (mirrored.relative_to(ROOT).as_posix(),)
+    return (_by_closeness(file)[0],)
 
 
-def _is_left_out(file: Path) -> bool:
+def room_tests(file: str) -> list[str]:
+    """Arguments of pytest: the tests of a source file's room, the nearest ones first."""
+    room = file.partition("/")[0]
+    names = [*nearest(file), *_by_closeness(file), *BESIDE.get(room, [])]
+    return [*dict.fromkeys(names), *LEFT_OUT.get(room, [])]
+
+
+@functools.cache
+def _by_closeness(file: str) -> list[str]:
+    """The test files of a room: first one that mirrors the source file, then those that name it.
+
+    Names are those of the file's functions and classes. Each counts by the share of its uses that a
+    test file has: one that all tests use says little.
+    """
+    room = file.partition("/")[0]
+    source = (ROOT / "src" / "pellucid" / file).read_text(encoding="utf-8")
+    defined = set(re.findall(r"^ *(?:def|class) ([A-Za-z]\w*)", source, re.MULTILINE))
+    paths = [path for path in sorted((ROOT / "tests" / room).rglob("test_*.py")) if _runs(path)]
+    uses = {
+        path: collections.Counter(re.findall(r"\w+", path.read_text("utf-8"))) for path in paths
+    }
+    total = collections.Counter[str]()
+    for counts in uses.values():
+        total.update(counts)
+
+    def distance(path: Path) -> tuple[bool, float]:
+        shares = (uses[path][name] / total[name] for name in defined if total[name])
+        return path.stem != f"test_{Path(file).stem}", -sum(shares)
+
+    return [path.relative_to(ROOT).as_posix() for path in sorted(paths, key=distance)]
+
+
+def _runs(file: Path) -> bool:
     options = LEFT_OUT.get(file.relative_to(ROOT / "tests").parts[0], [])
-    return f"--ignore={file.relative_to(ROOT).as_posix()}" in options or "parity" in file.name
-
-
-def tests_of(room: str) -> list[str]:
-    """Arguments of pytest: the tests of a room."""
-    return [f"tests/{room}", *BESIDE.get(room, []), *LEFT_OUT.get(room, [])]
+    ignored = f"--ignore={file.relative_to(ROOT).as_posix()}" in options
+    return not ignored and "parity" not in file.name
 
 
 class Copy:
@@ -159,46 +179,75 @@ class Copy:
         if (ROOT.parent / "shared").is_dir():
             (folder / "shared").symlink_to(ROOT.parent / "shared")
 
-    def run(self, mutant: Mutant | None, arguments: Sequence[str], limit: float) -> Result:
+    def run(self, mutant: Mutant | None, arguments: Sequence[str]) -> tuple[Result, list[str]]:
         """Run tests in a process of their own.
 
         Args:
             mutant: The change; None for the source as it is.
             arguments: Of pytest.
-            limit: Seconds after which they are stopped.
 
         Returns:
-            "killed", "timeout" or "survived".
+            "killed", "timeout" or "survived", and the tests that failed or did not end.
         """
         file = None if mutant is None else self.root / "src" / "pellucid" / mutant.file
         source = b"" if file is None else file.read_bytes()
         try:
             if mutant is not None and file is not None:
                 file.write_bytes(mutant.apply(source))
-            return self._run(arguments, limit, caches=mutant is None)
+            return self._run(arguments, caches=mutant is None)
         finally:
             if file is not None:
                 file.write_bytes(source)
 
-    def _run(self, arguments: Sequence[str], limit: float, *, caches: bool) -> Result:
+    def _run(self, arguments: Sequence[str], *, caches: bool) -> tuple[Result, list[str]]:
+        begun, failed = self.root / "begun.txt", self.root / "failed.txt"
+        begun.unlink(missing_ok=True)
+        failed.unlink(missing_ok=True)
         child = os.fork()
         if child == 0:
-            _test(self.root, arguments, caches=caches)
-        ends = time.monotonic() + limit
-        while time.monotonic() < ends:
-            done, status = os.waitpid(child, os.WNOHANG)
-            if done:
-                code = os.waitstatus_to_exitcode(status)
-                if code == 5:  # pytest's word for: no test ran
-                    raise SystemExit(f"no test ran: pytest {' '.join(arguments)}")
-                return "killed" if code else "survived"
-            time.sleep(0.05)
-        os.killpg(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        return "timeout"
+            _test(self.root, arguments, _Notes(begun, failed), caches=caches)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if code == 5:  # pytest's word for: no test ran
+            raise SystemExit(f"no test ran: pytest {' '.join(arguments)}")
+        if code == 0:
+            return "survived", []
+        if -code in (signal.SIGPROF, signal.SIGALRM):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child, signal.SIGKILL)  # what the test had started
+            return "timeout", _lines(begun)
+        return "killed", _lines(failed) or _lines(begun)
 
 
-def _test(root: Path, arguments: Sequence[str], *, caches: bool) -> None:
+def _lines(file: Path) -> list[str]:
+    return file.read_text("utf-8").splitlines() if file.exists() else []
+
+
+class _Notes:
+    """A plugin of pytest that notes which test runs and which one failed."""
+
+    def __init__(self, begun: Path, failed: Path) -> None:
+        self._begun, self._failed = begun, failed
+        self._start_clock()
+
+    def _start_clock(self) -> None:
+        """Ends the process when the time of what begins now is over."""
+        signal.setitimer(signal.ITIMER_PROF, LIMIT)
+        signal.alarm(5 * LIMIT)
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self._start_clock()
+        self._begun.write_text(nodeid, "utf-8")
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.failed:
+            self._failed.write_text(report.nodeid, "utf-8")
+
+    def pytest_collectreport(self, report: Any) -> None:
+        if report.failed:
+            self._failed.write_text(report.nodeid, "utf-8")
+
+
+def _test(root: Path, arguments: Sequence[str], notes: _Notes, *, caches: bool) -> None:
     """In the child: run pytest on the copy and end with its exit code."""
     code = 1
     try:
@@ -214,7 +263,7 @@ def _test(root: Path, arguments: Sequence[str], *, caches: bool) -> None:
         import pytest
 
         quiet = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "--assert=plain"]
-        code = int(pytest.main([*quiet, *arguments]))
+        code = int(pytest.main([*quiet, *arguments], plugins=[notes]))
     except BaseException:
         traceback.print_exc()
     finally:
@@ -224,7 +273,7 @@ def _test(root: Path, arguments: Sequence[str], *, caches: bool) -> None:
 
 
 def measure(mutants: Sequence[Mutant], seconds: float | None = None) -> list[Outcome]:
-    """Run tests on each mutant: those of the nearest file, and if none fails, those of its room.
+    """Run the tests of a mutant's room until one notices it, for each mutant.
 
     Args:
         mutants: The changes.
@@ -249,47 +298,34 @@ def measure(mutants: Sequence[Mutant], seconds: float | None = None) -> list[Out
     begun = time.monotonic()
     outcomes: list[Outcome] = []
     with tempfile.TemporaryDirectory() as folder:
-        trial = _Trial(Copy(Path(folder)), mutants)
+        copy = Copy(Path(folder))
+        rooms = {mutant.file.partition("/")[0] for mutant in mutants}
+        # compiles, too, what the runs below then load
+        _must_pass(copy, ["--collect-only", *(f"tests/{room}" for room in sorted(rooms))])
+        noticed: set[str] = set()
         for mutant in mutants:
             if seconds is not None and time.monotonic() - begun > seconds:
                 break
             start = time.monotonic()
-            result = "equivalent" if equivalent(mutant) is not None else trial.result(mutant)
+            result: Result = "equivalent"
+            if equivalent(mutant) is None:
+                result, tests = copy.run(mutant, room_tests(mutant.file))
+                noticed |= {test.partition("[")[0] for test in tests}
             outcomes.append(Outcome(mutant, result, round(time.monotonic() - start, 1)))
             print(
                 f"{result:10} {outcomes[-1].seconds:6.1f} s  {mutant.key} ({mutant.line})",
                 flush=True,
             )
+        if noticed:
+            _must_pass(copy, sorted(noticed))
     return outcomes
 
 
-class _Trial:
-    """Runs tests on mutants that pass on the source as it is."""
-
-    def __init__(self, copy: Copy, mutants: Sequence[Mutant]) -> None:
-        self.copy = copy
-        real = [mutant for mutant in mutants if equivalent(mutant) is None]
-        self.files = sorted({file for mutant in real for file in nearest(mutant.file)})
-        self.limits: dict[tuple[str, ...], float] = {}
-
-    def result(self, mutant: Mutant) -> Result:
-        """What becomes of a mutant."""
-        room = mutant.file.partition("/")[0]
-        result = self._run(mutant, [*nearest(mutant.file), *LEFT_OUT.get(room, [])], self.files)
-        if result == "survived":
-            result = self._run(mutant, tests_of(room), tests_of(room))
-        return result
-
-    def _run(self, mutant: Mutant, arguments: Sequence[str], whole: Sequence[str]) -> Result:
-        """Run tests that are among the `whole`, which have to pass without the mutant."""
-        if tuple(whole) not in self.limits:
-            start = time.monotonic()
-            options = [option for room in ROOMS for option in LEFT_OUT.get(room, [])]
-            if self.copy.run(None, [*whole, *options], 3600) != "survived":
-                print((self.copy.root / "pytest.log").read_text()[-3000:])
-                raise SystemExit(f"{' '.join(whole)} fail on the source as it is")
-            self.limits[tuple(whole)] = 60 + 3 * (time.monotonic() - start)
-        return self.copy.run(mutant, arguments, self.limits[tuple(whole)])
+def _must_pass(copy: Copy, arguments: Sequence[str]) -> None:
+    """Refuse to measure with tests that fail on the source as it is."""
+    if copy.run(None, arguments)[0] != "survived":
+        print((copy.root / "pytest.log").read_text()[-3000:])
+        raise SystemExit(f"{' '.join(arguments)} fail on the source as it is")
 
 
 def score(outcomes: Sequence[Outcome]) -> float:

@@ -13,16 +13,12 @@ from typing import Any
 
 import pytest
 import torch
-from jaxtyping import install_import_hook
 
-import support.shapes  # noqa: F401  the hook below looks it up by name
+from support.shapes import check_at_run_time
 
 # Shapes in annotations are inert in use and checked here. Rooms whose annotations name types that
 # exist for the type checker alone are left out.
-install_import_hook(
-    ["pellucid.model", "pellucid.objectives", "pellucid.optim", "pellucid.batches"],
-    "support.shapes.check",
-)
+check_at_run_time()
 
 # Child processes of the tests must not fight over the cores, nor tests that run side by side.
 if "PYTEST_XDIST_WORKER" in os.environ:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -151,6 +152,13 @@ def test_one_room_alone_opens_connections() -> None:
         if any(name.startswith(ways) for name in imported_by(path))
     }
     assert rooms == {"datasets", "hub"}
+
+
+def test_a_mark_stands_in_the_file_of_its_tests() -> None:
+    """`.ci/run` collects only the files that have a mark."""
+    mark = re.compile(r"mark\.(slow|parity|browser)\b")
+    others = [path for path in TESTS.rglob("*.py") if not path.name.startswith("test_")]
+    assert [path.name for path in others if mark.search(path.read_text("utf-8"))] == []
 
 
 def test_nothing_tries_to_reach_the_network(tmp_path: Path) -> None:

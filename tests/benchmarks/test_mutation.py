@@ -10,7 +10,17 @@ from pathlib import Path
 
 import pytest
 from benchmarks.mutants import Mutant, mutants_of
-from benchmarks.mutation import BESIDE, EQUIVALENT, NEAREST, ROOMS, ROOT, draw, equivalent, nearest
+from benchmarks.mutation import (
+    BESIDE,
+    EQUIVALENT,
+    NEAREST,
+    ROOMS,
+    ROOT,
+    draw,
+    equivalent,
+    nearest,
+    room_tests,
+)
 
 
 def test_each_kind_of_mutant_is_made(tmp_path: Path) -> None:
@@ -62,10 +72,20 @@ def test_the_nearest_tests_mirror_a_file_or_name_what_it_defines() -> None:
     assert nearest("optim/proximal.py") == ("tests/optim/test_proximal.py",)
     assert nearest("optim/clipping.py") == ("tests/optim/test_optim.py",)
     assert nearest("maths/positions/rotary.py") == ("tests/maths/positions/test_rotary.py",)
+    assert nearest("data/chat/forms.py") == ("tests/data/test_forms.py",)
     assert nearest("data/__init__.py") == ("tests/test_old_names.py",)
     (rows,) = NEAREST.values()
     assert nearest("checkpoints/huggingface/families/opt.py") == rows
     assert all((ROOT / file).is_file() for files in (rows, *BESIDE.values()) for file in files)
+
+
+def test_the_whole_room_runs_but_for_what_is_left_out_and_the_nearest_tests_begin() -> None:
+    files = [name for name in room_tests("maths/output_head.py") if not name.startswith("--")]
+    assert files[0] == "tests/maths/test_checks.py"
+    left_out = {"tests/maths/test_bodies.py", "tests/maths/test_jax.py"}
+    room = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("tests/maths/**/test_*.py")}
+    assert sorted(files) == sorted(name for name in room - left_out if "parity" not in name)
+    assert room_tests("checkpoints/atomic.py")[-1] == "tests/saved_runs/test_half_precision.py"
 
 
 @pytest.mark.slow

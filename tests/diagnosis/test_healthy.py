@@ -14,6 +14,7 @@ from pellucid.optim import assemble_optimiser
 from pellucid.presets import FAMILIES, PRESETS
 from support.faults import mean_loss, next_tokens, text
 from support.models import ENCODERS, PAIRS, VARIANTS, build
+from support.nightly import sampled
 
 #: One preset of each family; the others are of the same parts, and slow together.
 FIRST = [next(iter(presets)) for presets in FAMILIES.values()]
@@ -46,7 +47,7 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", sampled(MODELS, every=2))
 def test_every_kind_of_part_is_passed_in_silence(name: str) -> None:
     findings = check(build(MODELS[name], double=False))
     assert [each.text() for each in findings] == []

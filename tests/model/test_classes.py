@@ -62,17 +62,16 @@ def beside(text: Tensor, before: int, behind: int) -> tuple[Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize(("before", "behind"), [(0, 4), (4, 0), (2, 3)])
-def test_padding_on_any_side_and_neighbours_change_nothing(
-    name: str, before: int, behind: int
-) -> None:
+def test_padding_on_any_side_and_neighbours_change_nothing(name: str) -> None:
     model = built(MODELS[name])
-    alone = model.class_logits(IDS)
-    ids, padding = beside(IDS, before, behind)
-    got = model.class_logits(ids, padding=padding)
-    assert got.shape == (2, 3)
-    torch.testing.assert_close(got[:1], alone, rtol=1e-9, atol=1e-9)
-    assert (got[1] - got[0]).abs().max() > 1e-3
+    with torch.no_grad():
+        alone = model.class_logits(IDS)
+        for before, behind in ((0, 4), (4, 0), (2, 3)):
+            ids, padding = beside(IDS, before, behind)
+            logits = model.class_logits(ids, padding=padding)
+            assert logits.shape == (2, 3)
+            torch.testing.assert_close(logits[:1], alone, rtol=1e-9, atol=1e-9)
+            assert (logits[1] - logits[0]).abs().max() > 1e-3
 
 
 @pytest.mark.parametrize("kind", ["encoder with classes", "decoder with classes"])

@@ -288,17 +288,17 @@ def trained_to_recall(*, frozen: bool, seed: int, updates: int = 300) -> Transfo
 
 
 @pytest.mark.slow
-def test_recall_beyond_the_window_beats_the_same_layer_frozen() -> None:
-    for seed in (1, 2):
-        learning = trained_to_recall(frozen=False, seed=seed)
-        frozen = trained_to_recall(frozen=True, seed=seed)
-        recalled, without = share_right(learning), share_right(frozen)
-        # the same weights that recalled, now told not to learn while they read
-        for block in learning.decoder.blocks:
-            block.attention.frozen = True
-        told_not_to = share_right(learning)
-        print(f"seed {seed}: {recalled:.3f}, trained frozen {without:.3f}, {told_not_to:.3f}")
-        assert recalled > 0.5
-        # one of eight values is right by chance
-        assert without < 0.25
-        assert told_not_to < 0.25
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.nightly)])
+def test_recall_beyond_the_window_beats_the_same_layer_frozen(seed: int) -> None:
+    learning = trained_to_recall(frozen=False, seed=seed)
+    frozen = trained_to_recall(frozen=True, seed=seed)
+    recalled, without = share_right(learning), share_right(frozen)
+    # the same weights that recalled, now told not to learn while they read
+    for block in learning.decoder.blocks:
+        block.attention.frozen = True
+    told_not_to = share_right(learning)
+    print(f"seed {seed}: {recalled:.3f}, trained frozen {without:.3f}, {told_not_to:.3f}")
+    assert recalled > 0.5
+    # one of eight values is right by chance
+    assert without < 0.25
+    assert told_not_to < 0.25

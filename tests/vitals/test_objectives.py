@@ -122,8 +122,14 @@ def test_adapters_that_begin_at_zero_are_no_great_leap(
     assert not_calm(told) == {}
 
 
+#: One stage of each objective; the others are nightly.
+SAMPLE = ("sft", "dpo lora", "policy k3", "distillation", "classification")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize(
+    "stage", [pytest.param(n, marks=() if n in SAMPLE else pytest.mark.nightly) for n in STAGES]
+)
 def test_every_objective_is_silent_for_a_hundred_updates(
     stage: str, base: Path, file: Path, tmp_path: Path
 ) -> None:
