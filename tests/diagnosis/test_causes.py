@@ -313,6 +313,15 @@ def test_what_is_solved_in_training_alone_was_learnt_by_heart() -> None:
     assert finding.severity == "warn"
 
 
+def test_a_loss_that_comes_down_from_far_above_guessing_has_learnt_something() -> None:
+    far = {
+        "loss.value": sign(15.0, 5.0, word="sick"),
+        "loss.probe": (GUESSING + 15, GUESSING + 2),
+    }
+    falling = but(signs=far, losses=curve(GUESSING + 15, GUESSING + 2, quick=80.0))
+    assert {"FIT004", "UNK001"}.isdisjoint(finding.code for finding in diagnose(falling()))
+
+
 def test_healthy_history_is_silent() -> None:
     assert diagnose(healthy()) == []
     assert diagnose(healthy(30)) == []

@@ -76,6 +76,8 @@ def diagnose(
         if candidate.code not in ignored and not _is_intended(candidate.finding, by_design)
     ]
     sick = _find_sick(history)
+    if view.comes_down:
+        sick.pop("loss.value", None)
     roots = _find_roots(candidates)
     findings = [_with_symptoms(root.finding, sick) for root in _share_belief(roots, fitting)]
     explained = [pattern for root in roots for pattern in read_codes()[root.code].explains]

@@ -62,6 +62,8 @@ def nothing_learnt(view: HistoryView) -> Candidate | None:
     guessing, start = view.guessing, view.start
     if guessing is None or (start is not None and start < guessing - 1):
         return None  # a trained model may know such text already
+    if view.comes_down:
+        return None
     if view.updates - view.warm_up_end < limit("FIT004", "updates"):
         return None
     if view.facts.on_preferences or view.facts.on_rewards:

@@ -146,6 +146,16 @@ class HistoryView:
         return None if middle is None or last is None else middle - last
 
     @property
+    def comes_down(self) -> bool:
+        """Whether the loss began above guessing and still falls: first logits were large, or it is
+        a sum over tokens.
+        """
+        start, guessing, learnt = self.start, self.guessing, limit("FIT004", "learnt")
+        if start is None or guessing is None or self.fall is None:
+            return False
+        return start > guessing + learnt and self.fall > learnt
+
+    @property
     def rose(self) -> float | None:
         """How far the end of the loss is above its best."""
         return None if self.end is None or self.best is None else self.end - self.best
