@@ -132,20 +132,19 @@ def _decode_dataclass(kind: type[Any], data: object, path: str) -> object:
 
 def _place_below(table: Mapping[str, Any], key: str) -> str:
     """The end of a message about a key that a table further down has, or has as its kind."""
-    level = [("", table)]
-    while level:
-        below = [
+    tables = [("", table)]
+    while tables:
+        tables = [
             (f"{path}{name}.", cast("Table", value))
-            for path, owner in level
-            for name, value in owner.items()
+            for path, parent_table in tables
+            for name, value in parent_table.items()
             if isinstance(value, dict)
         ]
-        for path, owner in below:
-            if key in owner:
+        for path, lower_table in tables:
+            if key in lower_table:
                 return f"; did you mean '{path}{key}'"
-            if str(owner.get("kind")).lower() == key.lower():
-                return f"; did you mean {path.removesuffix('.')!r}, of kind {owner['kind']}"
-        level = below
+            if str(lower_table.get("kind")).lower() == key.lower():
+                return f"; did you mean {path.removesuffix('.')!r}, of kind {lower_table['kind']}"
     return ""
 
 
@@ -232,8 +231,9 @@ def nearest_word(word: object, choices: Iterable[str]) -> str | None:
     if not isinstance(word, str) or not 0 < len(word) <= 100:  # longer is no typing mistake
         return None
     choices = list(choices)
-    if begun := [choice for choice in choices if choice.startswith(word)]:
-        return min(begun, key=len)
+    longer_words = [choice for choice in choices if choice.startswith(word)]
+    if longer_words:
+        return min(longer_words, key=len)
     return next(iter(difflib.get_close_matches(word, choices, n=1)), None)
 
 
