@@ -88,6 +88,12 @@ def __getattr__(name: str) -> object:
         import sys
         from importlib import import_module
 
+        from pellucid.cores import share_busy_cores, warn_of_spinning
+
+        if "torch" not in sys.modules:
+            share_busy_cores()
+        elif name in ("resume", "train"):
+            warn_of_spinning()
         if name == "trace" or (name in _SHOWN and "IPython" in sys.modules):
             import_module("pellucid.web.notebook")
         return getattr(import_module(f"pellucid.{_ROOM_OF[name]}"), name)

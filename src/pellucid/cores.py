@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
+from functools import cache
 from pathlib import Path
 
+_LOG = logging.getLogger(__name__)
 #: Turns that a waiting thread of torch spins before it sleeps, where cores are shared.
 _SPIN_COUNT = "1000"
 
@@ -17,8 +20,26 @@ def share_busy_cores() -> None:
     on a quiet one spinning is a little faster. Numbers do not change. A variable that you set stays
     as it is.
     """
-    if load() > 0.5 * usable_cores():
+    if are_busy():
         os.environ.setdefault("GOMP_SPINCOUNT", _SPIN_COUNT)
+
+
+@cache
+def warn_of_spinning() -> None:
+    """Say once what helps if torch is loaded already and its threads will spin on busy cores."""
+    if are_busy() and not {"GOMP_SPINCOUNT", "OMP_NUM_THREADS"} & set(os.environ):
+        _LOG.warning(
+            "other programs use the cores (load %.1f on %d), and torch was imported before "
+            "pellucid: its threads may wait for each other, which makes updates two to four times "
+            "as long; call torch.set_num_threads(1), or import pellucid first",
+            load(),
+            usable_cores(),
+        )
+
+
+def are_busy() -> bool:
+    """Whether other programs use more than half of the cores."""
+    return load() > 0.5 * usable_cores()
 
 
 def load() -> float:

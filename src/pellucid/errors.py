@@ -39,7 +39,7 @@ class PellucidError(Exception):
 
     exit_code = ExitCode.BAD_INPUT
     #: Of a training by many processes: whether another one says it; None if nobody knows of it yet.
-    is_told: bool | None = None
+    is_reported: bool | None = None
 
 
 class ConfigError(PellucidError):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import pellucid
 from pellucid import cores
 from pellucid.cli.examples import EXAMPLES
 from pellucid.cli.main import main, parser
@@ -94,6 +95,27 @@ def test_a_misspelt_word_gets_the_nearest_one(
     assert meant in capsys.readouterr().err
 
 
+def test_help_is_a_command_too(capsys: pytest.CaptureFixture[str]) -> None:
+    texts: list[str] = []
+    for words in (["help"], ["--help"], ["help", "doctor"], ["doctor", "--help"]):
+        with pytest.raises(SystemExit) as end:
+            main(words)
+        assert end.value.code == 0
+        texts.append(capsys.readouterr().out)
+    assert texts[0] == texts[1]
+    assert texts[2] == texts[3]
+
+
+def test_a_long_usage_does_not_hide_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["explain"])
+    assert capsys.readouterr().err.splitlines() == [
+        "usage: pellucid explain ...",
+        "pellucid explain: error: the following arguments are required: RUN",
+        "`pellucid explain --help` lists all, with examples",
+    ]
+
+
 def test_a_word_that_is_near_nothing_gets_no_suggestion(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -153,9 +175,17 @@ def test_alone_it_says_what_each_run_needs(
     assert "runs/torn: damaged" in text
 
 
-@pytest.mark.parametrize(("color", "expected"), [("always", True), ("never", False)])
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        (["--color", "always"], [], True),
+        ([], ["--color=always"], True),
+        ([], ["--color", "never"], False),
+    ],
+)
 def test_colours_are_as_the_flag_says(
-    color: str,
+    before: list[str],
+    after: list[str],
     expected: bool,
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -165,7 +195,8 @@ def test_colours_are_as_the_flag_says(
         monkeypatch.setenv(name, "1")
         monkeypatch.delenv(name)
     monkeypatch.setenv("TERM", "xterm-256color")
-    assert main(["--color", color, "explain", "runs/my-run", "the cat", "--chapter", "norm"]) == 0
+    words = [*before, "explain", "runs/my-run", "the cat", "--chapter", "norm", *after]
+    assert main(words) == 0
     assert ("\x1b[" in capsys.readouterr().out) == expected
 
 
@@ -180,6 +211,19 @@ def test_waiting_threads_share_cores_that_others_use(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("GOMP_SPINCOUNT", "7")
     cores.share_busy_cores()
     assert os.environ["GOMP_SPINCOUNT"] == "7"
+
+
+def test_python_is_told_once_if_torch_came_before(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("os.getloadavg", lambda: (99.0, 99.0, 99.0))
+    for variable in ("GOMP_SPINCOUNT", "OMP_NUM_THREADS"):
+        monkeypatch.delenv(variable, raising=False)
+    cores.warn_of_spinning.cache_clear()
+    for _ in range(2):
+        assert callable(pellucid.train)
+    assert caplog.text.count("torch.set_num_threads(1)") == 1
+    assert "GOMP_SPINCOUNT" not in os.environ
 
 
 def test_the_doctor_says_what_the_machine_is(capsys: pytest.CaptureFixture[str]) -> None:

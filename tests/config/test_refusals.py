@@ -39,6 +39,10 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "model.decoder.norm.epz=1e-6": (
         "model.decoder.norm: unknown key 'epz'; did you mean 'eps'; LayerNorm has: eps, bias",
     ),
+    # a key of a table further down, and a kind of one
+    "learning_rate=1": ("unknown key 'learning_rate'; did you mean 'optimiser.learning_rate'",),
+    "model.n_layers=1": ("model: unknown key 'n_layers'; did you mean 'decoder.n_layers'",),
+    "training.steps=1": ("did you mean 'budget', of kind Steps",),
     "modle.d_model=3": ("unknown key 'modle'; did you mean 'model'; Run has: seed, text, model",),
     "optimiser.rest.learningrate=1": ("optimiser.rest: ", "did you mean 'learning_rate'"),
     "model.decoder.positions.zzz=1": ("unknown key 'zzz'; Rotary has: base",),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -34,6 +36,12 @@ class Words(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         self.words.append(data)
+
+
+def test_a_notebook_shows_the_verdicts_and_the_variants(compared: Any) -> None:
+    html = compared._repr_html_()
+    assert all(escape(pair.verdict) in html for pair in compared.pairs)
+    assert all(f">{variant.parameters:,}<" in html for variant in compared.variants)
 
 
 def test_the_page_has_every_verdict_run_and_differing_key(compared: Comparison) -> None:

@@ -61,6 +61,17 @@ def test_gradients_read_as_a_table(session: Session) -> None:
     assert table.index(longest) < table.index("</td>")
 
 
+def test_a_receipt_and_an_attribution_read_as_tables(session: Session) -> None:
+    trace = pellucid.trace(session.shelf.load("run0"), "ox")
+    receipt: Any = trace.receipt("L0.H0.scores", 1, 0)
+    table = receipt._repr_html_()
+    assert table.count("<tr>") == 1 + 3 + len(receipt.operands)
+    assert "they agree" in table
+    attribution: Any = trace.why()
+    table = attribution._repr_html_()
+    assert table.index(attribution.largest[0].name) < table.index(attribution.largest[-1].name)
+
+
 @pytest.mark.browser
 def test_a_cell_brings_questions_to_the_kernel_and_answers_back(
     session: Session, browser: Any

@@ -54,19 +54,13 @@ _OUT_OF_MEMORY = PellucidError(
 def parser() -> argparse.ArgumentParser:
     """The parser of the whole command line."""
     root = Parser(
+        is_root=True,
         prog="pellucid",
         usage="pellucid COMMAND ...",
         description="Train transformer language models you can see through.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     root.add_argument("--version", action="version", version=f"pellucid {__version__}")
-    root.add_argument("--verbose", action="store_true", help="show log messages")
-    root.add_argument(
-        "--color",
-        choices=("auto", "always", "never"),
-        default="auto",
-        help="auto (default): where a terminal has colours and NO_COLOR is not set",
-    )
     root.add_argument(
         "--plain-memory",
         action="store_true",
@@ -140,6 +134,8 @@ def _answer(words: Sequence[str], ending: _Ending) -> int:
     arguments = argparse.Namespace(when_stopped="at once")
     try:
         words = with_new_flags(list(words))
+        if words[:1] == ["help"]:
+            words = [*words[1:], "--help"]
         arguments = parser().parse_args(words)
         _choose_colours(arguments.color)
         if not arguments.plain_memory:
@@ -216,7 +212,7 @@ def _stopped(stop: KeyboardInterrupt | Signalled, arguments: argparse.Namespace)
 
 
 def _report(error: PellucidError, *, as_json: bool) -> ExitCode:
-    if error.is_told:  # by another rank
+    if error.is_reported:  # by another rank
         return error.exit_code
     with suppress(OSError):  # the terminal is gone
         print_error(error, as_json=as_json)

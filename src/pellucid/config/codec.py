@@ -111,9 +111,8 @@ def _decode_dataclass(kind: type[Any], data: object, path: str) -> object:
     known_keys = f"{kind.__name__} has: {', '.join(names) or 'no keys'}"
     for key in table:
         if key not in names:
-            raise ConfigError(
-                f"{_prefix(path)}unknown key {short(key)}{did_you_mean(key, names)}; {known_keys}"
-            )
+            hint = did_you_mean(key, names) or _place_below(table, key)
+            raise ConfigError(f"{_prefix(path)}unknown key {short(key)}{hint}; {known_keys}")
     values: dict[str, object] = {}
     for field in dataclasses.fields(kind):
         field_path = f"{path}.{field.name}" if path else field.name
@@ -129,6 +128,24 @@ def _decode_dataclass(kind: type[Any], data: object, path: str) -> object:
         return kind(**values)
     except ConfigError as error:
         raise ConfigError(f"{_prefix(path)}{error}") from None
+
+
+def _place_below(table: Mapping[str, Any], key: str) -> str:
+    """The end of a message about a key that a table further down has, or has as its kind."""
+    tables = [("", table)]
+    while tables:
+        tables = [
+            (f"{path}{name}.", cast("Table", value))
+            for path, parent_table in tables
+            for name, value in parent_table.items()
+            if isinstance(value, dict)
+        ]
+        for path, lower_table in tables:
+            if key in lower_table:
+                return f"; did you mean '{path}{key}'"
+            if str(lower_table.get("kind")).lower() == key.lower():
+                return f"; did you mean {path.removesuffix('.')!r}, of kind {lower_table['kind']}"
+    return ""
 
 
 @functools.cache
@@ -210,10 +227,14 @@ def did_you_mean(word: object, choices: Iterable[str]) -> str:
 
 
 def nearest_word(word: object, choices: Iterable[str]) -> str | None:
-    """The choice that an unknown word may be a slip of; None if no choice is similar."""
-    if not isinstance(word, str) or len(word) > 100:  # too long for a typing mistake
+    """The choice that an unknown word begins or may be a slip of; None if no choice is similar."""
+    if not isinstance(word, str) or not 0 < len(word) <= 100:  # longer is no typing mistake
         return None
-    return next(iter(difflib.get_close_matches(word, list(choices), n=1)), None)
+    choices = list(choices)
+    longer_words = [choice for choice in choices if choice.startswith(word)]
+    if longer_words:
+        return min(longer_words, key=len)
+    return next(iter(difflib.get_close_matches(word, choices, n=1)), None)
 
 
 def overlay(base: Table, changes: Table) -> Table:

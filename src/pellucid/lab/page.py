@@ -20,15 +20,6 @@ from pellucid.report.sections import column, facts_table, figure, table
 from pellucid.report.story import MOST_POINTS, Series
 from pellucid.version import __version__
 
-_SECTIONS = {
-    "verdicts": "Verdicts",
-    "curves": "Curves",
-    "runs": "Every run",
-    "differs": "What differs",
-    "vitals": "Vital signs",
-    "troubles": "Where a run went wrong",
-}
-
 
 def write_page(comparison: Comparison) -> Path:
     """Write `comparison.html` into the folder of a comparison; returns its path.
@@ -47,45 +38,74 @@ def write_page(comparison: Comparison) -> Path:
 def page(comparison: Comparison) -> str:
     """The whole page, which fetches nothing and runs no script."""
     names = ", ".join(visible(variant.name) for variant in comparison.variants)
-    navigation = "".join(
-        f'<li><a href="#{key}">{title}</a></li>' for key, title in _SECTIONS.items()
-    )
     n = len(comparison.seeds)
-    sections = {
-        "verdicts": _verdicts(comparison),
-        "curves": _curves(comparison),
-        "runs": _runs(comparison),
-        "differs": _differs(comparison),
-        "vitals": _vitals(comparison.variants),
-        "troubles": _troubles(comparison),
-    }
-    body = f"""
+    sections = [
+        ("verdicts", "Verdicts", _verdicts(comparison)),
+        ("curves", "Curves", _curves(comparison)),
+        ("runs", "Every run", _runs(comparison)),
+        ("differs", "What differs", _differs(comparison)),
+        ("vitals", "Vital signs", _vitals(comparison.variants)),
+        ("troubles", "Where a run went wrong", _troubles(comparison)),
+    ]
+    introduction = (
+        f"{comparison.measure.title} after training, {n} seed{'s' * (n > 1)}. "
+        f"{comparison.measure.reads}"
+    )
+    return sectioned_page(
+        f"{names}: a comparison of pellucid", names, introduction, sections, comparison.out
+    )
+
+
+def sectioned_page(
+    title: str,
+    heading: str,
+    introduction: str,
+    sections: Sequence[tuple[str, str, str]],
+    runs: Path,
+) -> str:
+    """A page of sections with a list of links to them.
+
+    Args:
+        title: of the page.
+        heading: the text above all sections.
+        introduction: the paragraph below it.
+        sections: of each its key, its title and its HTML.
+        runs: the folder that the numbers come from.
+    """
+    navigation = "".join(f'<li><a href="#{key}">{name}</a></li>' for key, name, _ in sections)
+    body = "".join(
+        f'<section id="{key}" aria-labelledby="{key}-head"><h2 id="{key}-head">{name}</h2>{html}'
+        "</section>"
+        for key, name, html in sections
+    )
+    html = f"""
 <header>
-<h1>{escape(names)}</h1>
-<p class="soft">{escape(comparison.measure.title)} after training, {n} seed{"s" * (n > 1)}.
-{escape(comparison.measure.reads)}</p>
+<h1>{escape(heading)}</h1>
+<p class="soft">{escape(introduction)}</p>
 <nav aria-label="sections"><ul>{navigation}</ul></nav>
 </header>
-<main>{"".join(_section(key, html) for key, html in sections.items())}</main>
-<footer>Made by pellucid {__version__} from the runs in {escape(str(comparison.out))}. This file is
+<main>{body}</main>
+<footer>Made by pellucid {__version__} from the runs in {escape(str(runs))}. This file is
 whole: it fetches nothing and runs no script.</footer>
 """
-    return document(f"{names}: a comparison of pellucid", body)
+    return document(title, html)
 
 
-def _section(key: str, html: str) -> str:
-    return (
-        f'<section id="{key}" aria-labelledby="{key}-head">'
-        f'<h2 id="{key}-head">{_SECTIONS[key]}</h2>{html}</section>'
-    )
+def summary(comparison: Comparison) -> str:
+    """The verdicts and the variants, as a notebook shows a comparison."""
+    return f"{_verdict_list(comparison)}{_variant_table(comparison)}"
 
 
-def _verdicts(comparison: Comparison) -> str:
+def _verdict_list(comparison: Comparison) -> str:
     pairs = "".join(
         f"<li><b>{escape(pair.names[1])} against {escape(pair.names[0])}:</b> "
         f"{escape(pair.verdict)}</li>"
         for pair in comparison.pairs
     )
+    return f"<ul>{pairs}</ul>"
+
+
+def _verdicts(comparison: Comparison) -> str:
     noise = ""
     if comparison.noise is not None and comparison.noise_between_runs is not None:
         noise = (
@@ -95,7 +115,7 @@ def _verdicts(comparison: Comparison) -> str:
         )
     notes = "".join(f"<p>Note: {escape(note)}.</p>" for note in comparison.notes)
     return (
-        f"<ul>{pairs}</ul>{noise}{notes}{forest(comparison)}"
+        f"{_verdict_list(comparison)}{noise}{notes}{forest(comparison)}"
         f"{_variant_table(comparison)}{_pair_table(comparison.pairs)}"
     )
 
@@ -266,3 +286,7 @@ def table_rows(rows: Iterable[Sequence[str]], *, numbers: bool = True) -> str:
 
 def _format_number(value: float | None) -> str:
     return "–" if value is None or math.isnan(value) else f"{value:.5g}"
+
+
+# a notebook shows a comparison so, and a terminal as text
+setattr(Comparison, "_repr_html_", summary)  # noqa: B010

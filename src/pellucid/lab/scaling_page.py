@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 
 from pellucid.disk import write_output
-from pellucid.lab.page import number_columns, table_rows
+from pellucid.lab.page import number_columns, sectioned_page, table_rows
 from pellucid.lab.scaling import Scaling
 from pellucid.lab.scaling_chart import scaling_chart
 from pellucid.lab.scaling_tables import (
@@ -21,9 +21,7 @@ from pellucid.lab.scaling_tables import (
     constant_rows,
     run_rows,
 )
-from pellucid.report.page import document
 from pellucid.report.sections import column, table
-from pellucid.version import __version__
 
 
 def write_scaling_page(scaling: Scaling) -> Path:
@@ -64,24 +62,13 @@ def scaling_page(scaling: Scaling) -> str:
         ),
         ("runs", "Every run", _table("the ladder", RUN_HEAD, run_rows(scaling))),
     ]
-    navigation = "".join(f'<li><a href="#{key}">{title}</a></li>' for key, title, _ in sections)
-    body = "".join(
-        f'<section id="{key}" aria-labelledby="{key}-head"><h2 id="{key}-head">{title}</h2>{html}'
-        "</section>"
-        for key, title, html in sections
+    return sectioned_page(
+        "scaling: a ladder of pellucid",
+        "How the loss falls with size and tokens",
+        f"L = E + A / N^a + B / D^b, for {scaling.measure.title}: N weights, D tokens.",
+        sections,
+        scaling.out,
     )
-    html = f"""
-<header>
-<h1>How the loss falls with size and tokens</h1>
-<p class="soft">L = E + A / N^a + B / D^b, for {escape(scaling.measure.title)}: N weights, D tokens.
-</p>
-<nav aria-label="sections"><ul>{navigation}</ul></nav>
-</header>
-<main>{body}</main>
-<footer>Made by pellucid {__version__} from the runs in {escape(str(scaling.out))}. This file is
-whole: it fetches nothing and runs no script.</footer>
-"""
-    return document("scaling: a ladder of pellucid", html)
 
 
 def _table(caption: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

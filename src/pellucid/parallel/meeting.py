@@ -183,7 +183,7 @@ class Meeting:
         _ignore_sigterm()  # this rank is leaving
         lost = error.ranks if isinstance(error, RankLost) else ()
         speaker = min(set(range(self.size)) - set(lost))
-        error.is_told = False
+        error.is_reported = False
         if not self._is_cut:
             answer_in_time(_LAST_WORDS + 5, lambda: self._tell_others(error, speaker))
         self.heartbeat.stop()
@@ -194,7 +194,7 @@ class Meeting:
             if self.rank == speaker:
                 self.publish("told", value=True)
             else:
-                error.is_told = self._wait_for_last_words()
+                error.is_reported = self._wait_for_last_words()
 
     def _record(self, error: PellucidError) -> None:
         facts = {
@@ -218,7 +218,7 @@ class Meeting:
         """End this process, whose main thread waits for a rank that hangs, or for the store."""
         error = self._unreachable() if rank is None else self._lost([rank])
         self._agree_on_speaker(error)
-        if not error.is_told:
+        if not error.is_reported:
             print(textwrap.fill(f"error: {error}", 96), file=sys.stderr, flush=True)
         os._exit(error.exit_code)
 

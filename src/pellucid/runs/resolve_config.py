@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
@@ -64,7 +65,8 @@ def resolve_config(paths: Iterable[str | Path] = (), **choices: Unpack[RunChoice
             `teacher`: a run or a published model to distil from.
             `lora`: the rank of adapters to train; the weights themselves stay as they are.
             `field`: the field of a table that holds the text.
-            `columns`: which column of a table holds what, such as "source=english".
+            `columns`: which column of a table holds what, such as "source=english", or several,
+                "source=english,target=german".
             `preset`: the preset for everything that you do not choose; by default the objective's.
             `config_file`: a TOML file with settings that override the preset; its `base` names
             another preset.
@@ -258,7 +260,7 @@ def with_columns(corpus: config.Rows, columns: tuple[str, ...]) -> config.Rows:
     """
     names = [field.name for field in fields(corpus) if field.name != "paths"]
     column_names: dict[str, Any] = {}
-    for column in columns:
+    for column in (part for text in columns for part in re.split(r",(?=\w+=)", text)):
         name, equals, value = column.partition("=")
         if not equals or name not in names:
             raise ConfigError(

@@ -22,6 +22,7 @@ import filelock
 from pellucid import disk
 from pellucid.checkpoints import FILES, Shelf
 from pellucid.checkpoints.huggingface import is_huggingface
+from pellucid.config import did_you_mean
 from pellucid.data import DATA_FILES
 from pellucid.errors import PellucidError, RunError
 from pellucid.json_text import json_text
@@ -268,9 +269,9 @@ def existing_folder(path: Path) -> tuple[RunFolder, Path | None]:
             f"report; use the model in place, or make a run of it with pellucid import {path} RUN"
         )
     problem = "is not a run" if path.exists() else "does not exist"
-    raise RunError(
-        f"{path} {problem}: a run's folder holds config.toml, and `pellucid train` prints its name"
-    )
+    names = sorted(file.parent.name for file in path.parent.glob(f"*/{_CONFIG}"))
+    hint = f"`pellucid train` prints its name{did_you_mean(path.name, names)}"
+    raise RunError(f"{path} {problem}: a run's folder holds config.toml, and {hint}")
 
 
 def home_of(path: Path) -> Path:

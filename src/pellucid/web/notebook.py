@@ -2,7 +2,7 @@
 
 With anywidget (the extra `notebook`) the page asks the kernel, so that everything can be chosen.
 Without it the frame holds a copy, as a file does. Importing this module sets how a notebook shows
-traces, gradients, runs and configs.
+traces, gradients, receipts, attributions, runs and configs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from pellucid import config
 from pellucid.catalogue import LANGUAGES, message
 from pellucid.display.numbers import short
 from pellucid.errors import PellucidError
-from pellucid.explain import Trace
+from pellucid.explain import Attribution, Trace
+from pellucid.explain.chapter_types import Receipt
 from pellucid.explain.gradients import ModelGradients
 from pellucid.explain.trace_types import Gradients
 from pellucid.explain.tracing import ModelTrace
@@ -122,6 +123,29 @@ def summarise_gradients(gradients: Gradients) -> str:
     return _table(repr(gradients), ("parameter", "numbers", "length"), rows)
 
 
+def summarise_receipt(receipt: Receipt) -> str:
+    """A receipt as a table: its number twice, its formula, and the operands."""
+    verdict = "they agree" if receipt.agrees else f"they differ by more than {receipt.allowed:.3g}"
+    rows: list[tuple[object, ...]] = [
+        ("the model's number", f"{receipt.model:.8g}", receipt.address),
+        ("computed again", f"{receipt.recomputed:.8g}", verdict),
+        ("formula", receipt.formula, receipt.source),
+        *(("operand", f"{item.value:.8g}", item.address) for item in receipt.operands),
+    ]
+    return _table(receipt.title, ("", "value", "where"), rows)
+
+
+def summarise_attribution(attribution: Attribution) -> str:
+    """Why a word: the parts of the model, the largest first, whatever its sign."""
+    word, other = attribution.rivals.names
+    caption = (
+        f"{word!r} rather than {other!r}: a logit difference of "
+        f"{attribution.rivals.difference:+.4g}, of which the parts give {attribution.total:+.4g}"
+    )
+    rows = [(part.name, part.kind, f"{part.share:+.4g}") for part in attribution.largest]
+    return _table(caption, ("part", "kind", "share"), rows)
+
+
 def framed(html: str, *, height: int = _HEIGHT) -> str:
     """The page in a sandboxed frame of another page, such as a notebook.
 
@@ -176,5 +200,7 @@ ModelTrace.face = staticmethod(render_notebook)
 ModelTrace.live = staticmethod(show_live)
 ModelGradients.face = staticmethod(summarise_gradients)
 # the rooms below know nothing of notebooks
+setattr(Receipt, "_repr_html_", summarise_receipt)  # noqa: B010
+setattr(Attribution, "_repr_html_", summarise_attribution)  # noqa: B010
 setattr(Run, "_repr_html_", show_run)  # noqa: B010
 setattr(config.Run, "_repr_html_", config_table)  # noqa: B010

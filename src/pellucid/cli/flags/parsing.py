@@ -8,9 +8,12 @@ from typing import Any, NoReturn
 
 from pellucid.cli.examples import EXAMPLES
 from pellucid.config.codec import nearest_word
+from pellucid.errors import ExitCode
 
 #: For which `--print-completion` has a script.
 SHELLS = ("bash", "zsh", "fish")
+#: Lines of usage that an error shows; a longer one would hide the error.
+_LONGEST_USAGE = 2
 
 
 class Parser(argparse.ArgumentParser):
@@ -20,6 +23,10 @@ class Parser(argparse.ArgumentParser):
     """
 
     _is_intermixed = False
+
+    def __init__(self, *, is_root: bool = False, **options: Any) -> None:
+        super().__init__(**options)
+        _add_flags_of_all(self, is_root=is_root)
 
     def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, args: Sequence[str] | None = None, namespace: Any = None
@@ -50,6 +57,16 @@ class Parser(argparse.ArgumentParser):
             + _ask_back(flags, self._option_string_actions)
         )
 
+    def error(self, message: str) -> NoReturn:
+        """End with what is wrong; the usage only if it is short."""
+        usage = self.format_usage()
+        head = usage if usage.count("\n") <= _LONGEST_USAGE else f"usage: {self.prog} ...\n"
+        help_words = " ".join(["pellucid", *self.prog.split()[1:], "--help"])
+        self.exit(
+            ExitCode.BAD_INPUT,
+            f"{head}{self.prog}: error: {message}\n`{help_words}` lists all, with examples\n",
+        )
+
     def format_help(self) -> str:
         """The examples of this command, and argparse's help."""
         lines = EXAMPLES.get(self.prog.removeprefix("pellucid "), ())
@@ -62,9 +79,7 @@ class Parser(argparse.ArgumentParser):
         choices = [str(choice) for choice in action.choices]
         nearest = _ask_back([str(value)], choices)
         if action.dest == "command":
-            raise argparse.ArgumentError(
-                None, f"there is no command {value!r}{nearest}; `{self.prog} --help` lists all"
-            )
+            raise argparse.ArgumentError(None, f"there is no command {value!r}{nearest}")
         raise argparse.ArgumentError(
             action, f"invalid choice: {value!r} (choose from {', '.join(choices)}){nearest}"
         )
@@ -75,6 +90,24 @@ def _ask_back(words: Iterable[str], choices: Iterable[str]) -> str:
     choices = list(choices)
     matches = [match for word in words if (match := nearest_word(word, choices)) is not None]
     return f": did you mean {' and '.join(matches)}?" if matches else ""
+
+
+def _add_flags_of_all(parser: argparse.ArgumentParser, *, is_root: bool) -> None:
+    """Add the flags that stand before a command or after it; only the help of the root has them."""
+    parser.add_argument(
+        "--verbose",
+        action="store_true",
+        default=False if is_root else argparse.SUPPRESS,
+        help="show log messages" if is_root else argparse.SUPPRESS,
+    )
+    parser.add_argument(
+        "--color",
+        choices=("auto", "always", "never"),
+        default="auto" if is_root else argparse.SUPPRESS,
+        help="auto (default): where a terminal has colours and NO_COLOR is not set"
+        if is_root
+        else argparse.SUPPRESS,
+    )
 
 
 def add_completion(parser: argparse.ArgumentParser) -> None:

@@ -143,7 +143,7 @@ def _start(
         reward=arguments.reward,
         parts=arguments.parts,
         lora=arguments.lora,
-        columns=[name for column_list in arguments.columns for name in column_list.split(",")],
+        columns=arguments.columns,
         interrupts=interrupts,
     )
 
