@@ -10,6 +10,7 @@ import math
 
 from pellucid.diagnosis.causes.candidate import Candidate, suspect
 from pellucid.diagnosis.causes.history_view import HistoryView
+from pellucid.diagnosis.causes.optimiser import heavy_decay
 from pellucid.diagnosis.causes.rates import usual_stride
 from pellucid.diagnosis.finding import limit
 
@@ -60,6 +61,8 @@ def climbing(view: HistoryView) -> Candidate | None:
         return None  # a reward is to rise
     if uphill is None and usual_stride(view) > limit("OPT005", "stride"):
         return None  # so large steps can raise any loss
+    if heavy_decay(view) is not None:
+        return None  # the decay's part of a step may go along the gradient
     if guessing is None and (start < limit("LOS009", "nats") or view.facts.on_rewards):
         return None
     guessing = start if guessing is None else guessing
