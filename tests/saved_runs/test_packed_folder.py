@@ -155,3 +155,6 @@ def test_a_damaged_model_is_refused_whatever_was_packed(trained: Path, tmp_path:
     file.write_bytes(content)
     with pytest.raises(CheckpointError, match="damaged"):
         open_packed(folder)
+    file.unlink()
+    with pytest.raises(CheckpointError, match="missing"):
+        open_packed(folder)

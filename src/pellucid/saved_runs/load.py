@@ -108,7 +108,8 @@ def load(
         allow_non_finite: open a model with broken weights too, to find the problem.
         packed: with "bfloat16", "int8" or "int4" on a CPU, keep the matrices in these few bits
             alone, packed while they are read. This takes a half to a seventh of the memory. The
-            model reads and writes texts, but has no parameters to look into or to train.
+            model reads and writes texts, but has no parameters to look into or to train. From
+            16 MiB on they are kept in the folder `packed` next to the model, which later calls map.
         force: open it even if pellucid expects the weights not to fit into memory.
 
     Raises:
@@ -143,12 +144,13 @@ def _load(path: Path, device: str, weights: Weights, *, packed: bool) -> Run:
         model = assemble(run.model, seed=0)
         assemble_trained(model, run.trained, seed=0)
     packed = packed and find_device(device).type == "cpu" and can_pack(model, weights)
+    packed = packed and (checkpoint / MODEL).is_file()  # ranks may have written their shares
     width = 2 if packed else 4
     check_opening(run.model, device=find_device(device), bytes_per_weight=width)
     if packed:
         packer = Packer(model, weights)
-        kept = PackedFolder(folder.path, [checkpoint / MODEL], packer)
-        kept.fill(partial(_pack, packer, model, checkpoint))
+        packed_folder = PackedFolder(folder.path, [checkpoint / MODEL], packer)
+        packed_folder.fill(partial(_pack, packer, model, checkpoint))
     else:
         fill(model, load_model_tensors(checkpoint), find_device(device))
     model.eval()

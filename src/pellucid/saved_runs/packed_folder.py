@@ -76,7 +76,7 @@ class PackedFolder:
             self._keep(stamps)
 
     def _tensors(self) -> dict[str, Tensor] | None:
-        """What is in the folder; None if it is not there, or does not belong to the model."""
+        """The tensors in the folder; None if it is not there, or does not belong to the model."""
         if not os.path.lexists(self.path):
             return None
         try:
@@ -92,26 +92,26 @@ class PackedFolder:
         Raises:
             CheckpointError: it is damaged, or was made from other weights or in another way.
         """
-        for name, expected in self._description().items():
-            if manifest.get(name) != expected:
+        for name, description in self._description().items():
+            if manifest.get(name) != description:
                 raise CheckpointError(
                     f"{name} is {reader.short(manifest.get(name))}, expected "
-                    f"{reader.short(expected)}"
+                    f"{reader.short(description)}"
                 )
         stamps = self._stamps()
-        known = cast("dict[str, Any]", manifest.get("sources"))
-        if not isinstance(cast("object", known), dict) or known.keys() != stamps.keys():
+        records = cast("dict[str, Any]", manifest.get("sources"))
+        if not isinstance(cast("object", records), dict) or records.keys() != stamps.keys():
             raise CheckpointError("they were made from other files")
         for source in self._sources:
-            if not _is_same(known[source.name], source, stamps[source.name]):
+            if not _is_same(records[source.name], source, stamps[source.name]):
                 raise CheckpointError(f"they were made from another {source.name}")
         file = self.path / _MATRICES
         if not file.is_file() or file_sha256(file) != manifest.get("sha256"):
             raise CheckpointError(f"{_MATRICES} is damaged: its content differs from the saved one")
-        stamped = {name: known[name] | stamp for name, stamp in stamps.items()}
-        if stamped != known:  # the model was copied: the next start needs no checksum of its files
+        new_records = {name: records[name] | stamp for name, stamp in stamps.items()}
+        if new_records != records:  # it was copied: the next start needs no checksum of its files
             with suppress(OSError):
-                write_text(self.path / _MANIFEST, json_text(manifest | {"sources": stamped}))
+                write_text(self.path / _MANIFEST, json_text(manifest | {"sources": new_records}))
         return reader.read_tensors(file, refusal=CheckpointError)
 
     def _keep(self, stamps: dict[str, dict[str, int]]) -> None:
@@ -160,11 +160,11 @@ class PackedFolder:
         return stamps
 
 
-def _is_same(known: object, file: Path, stamp: Mapping[str, int]) -> bool:
+def _is_same(record: object, file: Path, stamp: Mapping[str, int]) -> bool:
     """Whether a file is the one that was packed."""
-    if not isinstance(known, dict):
+    if not isinstance(record, dict):
         return False
-    table = cast("dict[str, object]", known)
+    table = cast("dict[str, object]", record)
     if stamp.items() <= table.items():
         return True
     return table.get("bytes") == stamp["bytes"] and table.get("sha256") == file_sha256(file)
