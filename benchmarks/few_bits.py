@@ -6,8 +6,10 @@
 Comes in: a run or a published model; a text that it has not seen. Goes out: a table on standard
 output, a row for each type of matrix, and with --json the readings. Memory is VmHWM, the largest
 resident set, of a fresh process that calls `pellucid generate`: Python, torch, the tokenizer and
-all else included. Times are of other fresh processes, the types in turns; the loss is measured
-once, in the first turn.
+all else included, mapped files too; at its end, how much of it no file has (RssAnon), and its
+share of what processes have in common (Pss). The first start packs the matrices, the second one
+maps them. Times are of other fresh processes, the types in turns; the loss is measured once, in the
+first turn.
 """
 
 from __future__ import annotations
@@ -86,7 +88,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, dict[str, Any]]:
     """All readings of each type."""
     found: dict[str, dict[str, Any]] = {kind: {"turns": []} for kind in TYPES}
     for kind in TYPES:
-        found[kind] |= child(arguments, "peak", kind)
+        found[kind]["starts"] = [child(arguments, "peak", kind) for _ in range(2)]
     for turn in range(arguments.turns):
         for kind in TYPES if turn % 2 == 0 else TYPES[::-1]:
             say(f"turn {turn + 1} of {arguments.turns}: {kind}")
@@ -110,7 +112,7 @@ def child(arguments: argparse.Namespace, what: str, kind: str) -> dict[str, Any]
 
 
 def peak(arguments: argparse.Namespace, kind: str) -> dict[str, Any]:
-    """The largest resident set after `pellucid generate`, in MB."""
+    """The resident set of `pellucid generate` in MB: its peak, and its kinds at the end."""
     import contextlib
     import io
 
@@ -121,9 +123,15 @@ def peak(arguments: argparse.Namespace, kind: str) -> dict[str, Any]:
         code = pellucid([*words, "--max-new-tokens", str(arguments.new_tokens)])
     if code:
         raise SystemExit(f"pellucid generate ended with {code}")
-    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
-    (line,) = (line for line in lines if line.startswith("VmHWM"))
-    return {"peak_mb": int(line.split()[1]) * 1024 / 1e6}
+    status, rollup = (f"/proc/self/{name}" for name in ("status", "smaps_rollup"))
+    kilobytes = {
+        line.split()[0]: int(line.split()[1])
+        for file in (status, rollup)
+        for line in Path(file).read_text(encoding="utf-8").splitlines()
+        if line.endswith(" kB")
+    }
+    names = {"peak_mb": "VmHWM:", "anonymous_mb": "RssAnon:", "shared_out_mb": "Pss:"}
+    return {name: kilobytes[line] * 1024 / 1e6 for name, line in names.items()}
 
 
 def times(arguments: argparse.Namespace, kind: str) -> dict[str, Any]:
@@ -162,9 +170,9 @@ def times(arguments: argparse.Namespace, kind: str) -> dict[str, Any]:
 def table(found: dict[str, dict[str, Any]]) -> str:
     """The medians as Markdown, with the range over turns."""
     lines = [
-        "| weights | MB at the peak | ms to the first token | of the processor | tokens/s | "
-        "bits per byte |",
-        "|---|---|---|---|---|---|",
+        "| weights | MB at the peak, first start | later starts | of these in no file | Pss | "
+        "ms to the first token | of the processor | tokens/s | bits per byte |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for kind, row in found.items():
         columns = [
@@ -177,7 +185,13 @@ def table(found: dict[str, dict[str, Any]]) -> str:
         ]
         bits = row.get("bits_per_byte")
         loss = "not measured" if bits is None else f"{bits:.4f}"
-        lines.append(f"| {kind} | {row['peak_mb']:,.0f} | {' | '.join(columns)} | {loss} |")
+        first, later = row["starts"]
+        memory = [
+            first["peak_mb"],
+            *(later[n] for n in ("peak_mb", "anonymous_mb", "shared_out_mb")),
+        ]
+        columns = [*(f"{megabytes:,.0f}" for megabytes in memory), *columns]
+        lines.append(f"| {kind} | {' | '.join(columns)} | {loss} |")
     return "\n".join(lines)
 
 

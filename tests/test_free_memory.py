@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
-from pellucid.free_memory import Free, free_memory, resident_memory
+from pellucid.free_memory import Free, free_memory, resident_memory, unmap_idle_code
 
 GB = 10**9
 
@@ -83,3 +84,17 @@ def test_a_group_that_is_over_its_limit_has_nothing_free(tmp_path: Path) -> None
     root = machine(tmp_path, "0::/")
     group(root / "sys/fs/cgroup", GB, 2 * GB)
     assert free_memory(root) == Free(0, "the control group /")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads what is mapped as Linux tells it")
+def test_code_that_is_unmapped_comes_back_when_it_is_used() -> None:
+    before = _resident_files()
+    unmap_idle_code()
+    assert _resident_files() < before
+    assert sorted([3, 1, 2]) == [1, 2, 3]
+
+
+def _resident_files() -> int:
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    (line,) = (line for line in lines if line.startswith("RssFile"))
+    return int(line.split()[1])

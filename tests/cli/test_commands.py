@@ -19,6 +19,7 @@ from pellucid.config import parse_toml, run_from_table
 from pellucid.presets import FAMILIES, OBJECTIVES, PRESETS, find
 from pellucid.runs import read_events
 from pellucid.training import to_record
+from support.published import write
 from support.tiny import TEXT, TINY, train_tiny, write_text
 
 #: A short and certain continuation.
@@ -95,7 +96,20 @@ def test_generate_writes_the_prompt_and_how_it_goes_on(out: Any, found: Any, tra
     (result,) = found("generate", trained, "--prompt", "the q", *FEW)
     assert result["prompt"] == "the q"
     assert (len(result["ids"]), result["stopped"]) == (6, "length")
-    assert out("generate", trained, "--prompt", "the q", *FEW) == f"the q{result['text']}\n"
+    text = f"the q{result['text']}\n"
+    assert out("generate", trained, "--prompt", "the q", *FEW) == text
+    assert out("generate", trained, "--prompt", "the q", *FEW, "--draft", trained) == text
+
+
+def test_a_draft_with_another_tokenizer_is_refused(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "dir", vocab_size=258)
+    file = tmp_path / "dir" / "tokenizer.json"
+    lower_case = {"normalizer": {"type": "Lowercase"}}
+    file.write_text(json.dumps(json.loads(file.read_text(encoding="utf-8")) | lower_case))
+    assert main(["generate", str(trained), "--prompt", "a", "--draft", str(tmp_path / "dir")]) == 2
+    assert "has another tokenizer" in " ".join(capsys.readouterr().err.split())
 
 
 def test_generate_takes_several_prompts(out: Any, found: Any, trained: Path) -> None:

@@ -52,6 +52,7 @@ WRITERS = {
     "runs/rebuild.py": "into an unfinished folder of ours, or a private one",
     "training/non_finite.py": "into an unfinished folder of ours",
     "checkpoints/shares.py": "into an unfinished folder of ours",
+    "saved_runs/packed_folder.py": "into an unfinished folder of ours",
     "saved_runs/replans.py": "at the end of a run's `replans.jsonl`",
     "diagnosis/proof/fork.py": "into a private folder",
     "explain/losses/examples.py": "into a private folder",

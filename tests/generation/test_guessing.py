@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, product
 
 import pytest
 import torch
 
 from pellucid.errors import ConfigError
-from pellucid.generation import Sampling, continue_tokens
+from pellucid.generation import Sampling, continue_ids, continue_tokens
 from pellucid.generation.guessing import Repetitions
 from pellucid.model import Transformer, Weights, narrow
 from support.models import BASE, build
@@ -27,6 +27,11 @@ def ready(weights: Weights) -> Transformer:
     return model
 
 
+def other(seed: int) -> Transformer:
+    """A model that guesses, with the same token ids."""
+    return build(BASE, double=False, seed=seed).eval()
+
+
 @pytest.mark.parametrize("weights", ["float32", "int8", "int4"])
 @pytest.mark.parametrize(
     "how",
@@ -39,6 +44,61 @@ def test_tokens_and_their_probabilities_are_the_same_bits(weights: Weights, how:
     for guesses in (1, 5):
         guessed = continue_tokens(model, [PROMPT], replace(how, guesses=guesses))
         assert list(islice(guessed, N)) == plain
+    guessed = continue_tokens(model, [PROMPT], replace(how, guesses=3, draft=other(1)))
+    assert list(islice(guessed, N)) == plain
+
+
+def counts(model: Transformer, how: Sampling, caplog: pytest.LogCaptureFixture) -> tuple[int, int]:
+    """How many tokens were guessed, and how many were right."""
+    with caplog.at_level(logging.INFO):
+        tokens = continue_tokens(model, [PROMPT], how)
+        list(islice(tokens, 20))
+        tokens.close()  # type: ignore[attr-defined]
+    (line,) = (line for line in caplog.messages if "guessed" in line)
+    n_guessed, n_right = (int(word) for word in line.split() if word.isdigit())
+    return n_guessed, n_right
+
+
+@pytest.mark.usefixtures("native")
+@pytest.mark.parametrize("how", [GREEDY, Sampling(temperature=1.0)], ids=["greedy", "sampled"])
+def test_a_draft_that_is_the_model_itself_is_always_right(
+    how: Sampling, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = build(replace(BASE, context_length=64), double=False).eval()
+    n_guessed, n_right = counts(model, replace(how, guesses=4, draft=model), caplog)
+    # after each four right guesses comes a token that was not guessed; the last ones are not taken
+    assert n_guessed - 4 <= n_right <= n_guessed
+    assert n_right >= 14
+
+
+def test_a_draft_of_another_vocabulary_is_refused() -> None:
+    small = replace(BASE, vocab_size=22)
+    how = Sampling(guesses=2, draft=build(small, double=False).eval())
+    with pytest.raises(ConfigError, match="use one with the same tokenizer"):
+        next(continue_tokens(ready("float32"), [PROMPT], how))
+
+
+@pytest.mark.nightly
+def test_two_tokens_have_the_probabilities_of_the_model_alone() -> None:
+    tiny = replace(BASE, vocab_size=3)
+    model, draft = (build(tiny, double=False, seed=seed).eval() for seed in (0, 1))
+    n_texts = 120
+    seen = dict.fromkeys(product(range(3), repeat=2), 0)
+    for seed in range(n_texts):
+        how = Sampling(temperature=1.0, seed=seed, guesses=3, draft=draft)
+        # the first token is not guessed: the next two are
+        _, one, two = (ids[0] for ids in islice(continue_ids(model, [[0, 1]], how), 3))
+        seen[one, two] += 1
+    with torch.no_grad():
+        first = model(torch.tensor([[0, 1]]))[0, -1].softmax(-1)
+        expected = dict.fromkeys(seen, 0.0)
+        for zero, one in product(range(3), repeat=2):
+            p = model(torch.tensor([[0, 1, zero]]))[0, -1].softmax(-1)
+            q = model(torch.tensor([[0, 1, zero, one]]))[0, -1].softmax(-1)
+            for two in range(3):
+                expected[one, two] += float(first[zero] * p[one] * q[two])
+    chi_squared = sum((seen[k] - n_texts * p) ** 2 / (n_texts * p) for k, p in expected.items())
+    assert chi_squared < 26.1  # 8 degrees of freedom: one draw in a thousand is above
 
 
 @pytest.mark.usefixtures("native")

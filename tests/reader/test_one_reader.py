@@ -29,6 +29,7 @@ ALLOWED = {
     "data/streams.py": "what the reader opened, decompressed; members of an archive where they lie",
     "data/store.py": OWN,
     "saved_runs/replans.py": WRITES,
+    "saved_runs/packed_folder.py": WRITES,
     "web/assets.py": PACKAGE,
     "course/build/track.py": PACKAGE,
     "course/lessons/lesson.py": PACKAGE,

@@ -121,6 +121,11 @@ class Reader:
                 cache.advance(1)
         return logits
 
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether `logits_ahead` can answer: compiled code has read a text."""
+        return isinstance(self._decoder, Decoder) and self.caches is not None
+
     def _angles_change(self, length: int) -> bool:
         """Whether the keys in the caches are wrong now that the model sees `length` tokens."""
         if self.caches is None or not self.caches[0].length:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Float, Int
@@ -16,6 +16,9 @@ from pellucid.maths.arrays import Array, device_of, namespace
 from pellucid.maths.sampling import keep_min_p, keep_top_p, repetition_penalty
 from pellucid.maths.softmax import softmax
 from pellucid.typed import to_numpy
+
+if TYPE_CHECKING:
+    from pellucid.model import Transformer
 
 #: The largest penalty on a repetition, and the reciprocal of the smallest.
 _PENALTY = 1e9
@@ -29,13 +32,15 @@ class Sampling:
 
     Temperature 0 is greedy. The order is: `repetition_penalty` lowers the logits of tokens that are
     in the text or its prompt (1 changes nothing); then the temperature, `top_k`, `top_p`, `min_p`.
-    `guesses` changes no token: one text is written faster where it repeats itself (`guessing`).
+    `guesses` and `draft` change no token: one text is written faster where guesses are right.
 
     Attributes:
         max_new_tokens: how many tokens to write at most.
         temperature: the logits are divided by it.
         seed: of the draws; row r of a batch has a generator of its own.
         stop: texts that end a continuation.
+        guesses: how many tokens are guessed ahead at most, from what the text repeats.
+        draft: a smaller model with the same token ids that guesses instead.
     """
 
     max_new_tokens: int = 200
@@ -47,6 +52,7 @@ class Sampling:
     seed: int = 0
     stop: tuple[str, ...] = ()
     guesses: int = 0
+    draft: Transformer | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         checks = (

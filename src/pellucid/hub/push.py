@@ -12,6 +12,9 @@ from pellucid.errors import RunError
 from pellucid.hub.names import HubName
 from pellucid.hub.refusals import endpoint, is_offline, progress_bars, refusing
 
+#: The folder of packed matrices, which each machine makes for itself.
+_PACKED = "packed"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pushed:
@@ -55,6 +58,7 @@ def push_folder(
     if is_offline():
         raise RunError("HF_HUB_OFFLINE forbids connections: unset it to push a model")
     files = sorted(path for path in folder.rglob("*") if path.is_file())
+    files = [path for path in files if path.relative_to(folder).parts[0] != _PACKED]
     n_bytes = sum(path.stat().st_size for path in files)
     visibility = "private" if private else "public"
     target = f"{endpoint()}/{name.repo}"
@@ -73,7 +77,10 @@ def push_folder(
             )
         with progress_bars():
             commit = api.upload_folder(
-                repo_id=name.repo, folder_path=folder, commit_message=message
+                repo_id=name.repo,
+                folder_path=folder,
+                commit_message=message,
+                ignore_patterns=[f"{_PACKED}/*"],
             )
     return Pushed(
         name=name.repo,

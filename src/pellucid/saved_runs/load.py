@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from pellucid import config, reader
 from pellucid.checkpoints import ModelFile, load_model_tensors, refuse_non_finite
+from pellucid.checkpoints.files import MODEL
 from pellucid.config import decode, run_from_table, with_new_kinds
 from pellucid.counting import parameter_count
 from pellucid.display.numbers import short
@@ -27,12 +29,13 @@ from pellucid.model import (
     narrow,
 )
 from pellucid.model.packed.layers import is_packed
-from pellucid.model.packed.packer import can_pack
+from pellucid.model.packed.packer import Packer, can_pack
 from pellucid.presets import find
 from pellucid.saved_runs.folder import RunFolder, existing_folder, is_published
 from pellucid.saved_runs.machine import find_device
 from pellucid.saved_runs.memory_check import check_opening
 from pellucid.saved_runs.packed import fill_packed
+from pellucid.saved_runs.packed_folder import PackedFolder
 from pellucid.saved_runs.published import load_published
 from pellucid.tokenizers import Tokenizer, no_tokenizer
 
@@ -105,7 +108,8 @@ def load(
         allow_non_finite: open a model with broken weights too, to find the problem.
         packed: with "bfloat16", "int8" or "int4" on a CPU, keep the matrices in these few bits
             alone, packed while they are read. This takes a half to a seventh of the memory. The
-            model reads and writes texts, but has no parameters to look into or to train.
+            model reads and writes texts, but has no parameters to look into or to train. From
+            16 MiB on they are kept in the folder `packed` next to the model, which later calls map.
         force: open it even if pellucid expects the weights not to fit into memory.
 
     Raises:
@@ -140,16 +144,23 @@ def _load(path: Path, device: str, weights: Weights, *, packed: bool) -> Run:
         model = assemble(run.model, seed=0)
         assemble_trained(model, run.trained, seed=0)
     packed = packed and find_device(device).type == "cpu" and can_pack(model, weights)
+    packed = packed and (checkpoint / MODEL).is_file()  # ranks may have written their shares
     width = 2 if packed else 4
     check_opening(run.model, device=find_device(device), bytes_per_weight=width)
     if packed:
-        file = ModelFile(checkpoint)
-        check_fit(model.state_dict(), file.headers)
-        fill_packed(model, file, weights)
+        packer = Packer(model, weights)
+        packed_folder = PackedFolder(folder.path, [checkpoint / MODEL], packer)
+        packed_folder.fill(partial(_pack, packer, model, checkpoint))
     else:
         fill(model, load_model_tensors(checkpoint), find_device(device))
     model.eval()
     return Run(model, Tokenizer.load(folder.tokenizer), run, folder.path, checkpoint)
+
+
+def _pack(packer: Packer, model: Transformer, checkpoint: Path) -> None:
+    file = ModelFile(checkpoint)
+    check_fit(model.state_dict(), file.headers)
+    fill_packed(packer, model, file)
 
 
 def read_config(folder: RunFolder) -> config.Run:

@@ -9,8 +9,7 @@ from typing import Protocol
 from torch import Tensor
 
 from pellucid.checkpoints import ModelFile, refuse_non_finite
-from pellucid.model import Transformer, Weights
-from pellucid.model.packed.layers import packed_of
+from pellucid.model import Transformer
 from pellucid.model.packed.packer import Packer
 
 
@@ -33,21 +32,15 @@ def finite_rows(read: RowReader, source: Path) -> RowReader:
     return checked
 
 
-def fill_packed(model: Transformer, file: ModelFile, weights: Weights) -> None:
+def fill_packed(packer: Packer, model: Transformer, file: ModelFile) -> None:
     """Fill a model that was built on the meta device from a checkpoint's file, which fits it.
 
     Raises:
         NonFiniteError: a weight is NaN or infinite; names the first.
     """
-    packer = Packer(model, weights)
     read = finite_rows(file.rows, file.path)
-    for name in packer.names:
+    for name in packer.kinds:
         packer.take(name, partial(read, name))
-    others = {name: file.tensor(name) for name in file.headers if not _is_packed(model, name)}
+    others = {name: file.tensor(name) for name in packer.others}
     refuse_non_finite(others, file.path)
     model.load_state_dict(others, strict=False, assign=True)
-
-
-def _is_packed(model: Transformer, name: str) -> bool:
-    layer, _, leaf = name.rpartition(".")
-    return leaf == "weight" and packed_of(model.get_submodule(layer)) is not None

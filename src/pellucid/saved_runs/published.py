@@ -23,6 +23,7 @@ from pellucid.model.packed.packer import Packer, can_pack
 from pellucid.model.quantization import PACKED
 from pellucid.presets import find
 from pellucid.saved_runs.memory_check import check_opening
+from pellucid.saved_runs.packed_folder import PackedFolder
 from pellucid.tokenizers import Tokenizer, beginning_with, has_tokenizer, tokenizer_from
 
 
@@ -128,8 +129,12 @@ def build_published(
     """The model with its weights, on a device, in evaluation mode; no random weight is drawn."""
     with torch.device("meta"):
         model = assemble(published.model, seed=0)
-    packer = Packer(model, weights) if packed and can_pack(model, weights) else None
-    published.fill(model, weights, packer)
+    if packed and can_pack(model, weights):
+        packer = Packer(model, weights)
+        folder = PackedFolder(published.folder, published.files, packer)
+        folder.fill(partial(published.fill, model, weights, packer))
+    else:
+        published.fill(model, weights)
     return model.to(device).eval()
 
 

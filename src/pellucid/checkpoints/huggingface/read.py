@@ -72,6 +72,12 @@ class Published:
     places: dict[str, tuple[str, ...]]
     shards: Shards
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that the model is made from."""
+        shards = sorted({stored.file for stored in self.shards.stored.values()})
+        return (self.folder / CONFIG, *shards)
+
     def tensor(self, parameter: str, dtype: torch.dtype = torch.float32) -> Tensor:
         """The tensor of a parameter in a dtype, which is that of the file if it needs no copy."""
         expert = self.layout.source(parameter).expert
@@ -128,7 +134,7 @@ class Published:
     def _packs(self, model: Transformer, parameter: str, packer: Packer) -> bool:
         """Whether the packer has the parameter now."""
         layer, _, leaf = parameter.rpartition(".")
-        if parameter in packer.names and self._dtype(parameter, packer.weights) is None:
+        if parameter in packer.kinds and self._dtype(parameter, packer.weights) is None:
             packer.take(parameter, self._rows_of(parameter))
         return leaf == "weight" and packed_of(model.get_submodule(layer)) is not None
 

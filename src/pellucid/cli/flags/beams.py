@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 #: Flags for sampling token by token, and flags for choosing among whole texts.
 _SAMPLING_FLAGS = (
     "greedy", "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed", "stop",
-    "guesses"
+    "guesses", "draft"
 )  # fmt: skip
 _SEARCH_FLAGS = ("n_best", "length_penalty", "early_stopping", "min_new_tokens")
 _STOPPING: dict[str, EarlyStopping] = {"true": True, "false": False, "never": "never"}

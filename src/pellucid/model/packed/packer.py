@@ -5,11 +5,13 @@ So memory never holds a matrix in float32, nor the file that it is read from.
 
 from __future__ import annotations
 
-from torch import nn
+from collections.abc import Mapping
 
-from pellucid.free_memory import return_freed_memory
+from torch import Tensor, nn
+
+from pellucid.free_memory import return_freed_memory, unmap_idle_code
 from pellucid.model.packed.layers import pack_layer
-from pellucid.model.packed.room import ReadRows, Room
+from pellucid.model.packed.room import ReadRows, Room, room_bytes
 from pellucid.model.precision import Weights
 from pellucid.model.quantization import PACKED, matrices, matrix_shape
 from pellucid.model.transformer import Transformer
@@ -19,24 +21,59 @@ class Packer:
     """Takes the matrices of a model that was built on the meta device.
 
     Attributes:
-        names: the matrices that it packs; the other tensors are the caller's.
+        kinds: the type of each matrix that it packs; the other tensors are the caller's.
+        shapes: their rows and columns.
+        others: the shapes of the other tensors.
         weights: the type that was asked for.
     """
 
     def __init__(self, model: Transformer, weights: Weights) -> None:
         self._model = model
         self.weights: Weights = weights
-        kinds = matrices(model, weights)
-        shapes = {name: matrix_shape(model.get_parameter(name)) for name in kinds}
-        self.names = kinds.keys()
-        return_freed_memory()  # of what was done before, such as reading a tokenizer
-        self._room = Room(shapes, kinds)
+        self.kinds = matrices(model, weights)
+        self.shapes = {name: matrix_shape(model.get_parameter(name)) for name in self.kinds}
+        self.others = {
+            name: tuple(tensor.shape)
+            for name, tensor in model.state_dict().items()
+            if name not in self.kinds
+        }
+        # of what was done before, such as reading a tokenizer
+        return_freed_memory()
+        unmap_idle_code()
+        self._room: Room | None = None
+        self._n_taken = 0
+
+    @property
+    def n_bytes(self) -> int:
+        """The size of all packed matrices."""
+        return room_bytes(self.shapes, self.kinds)
 
     def take(self, name: str, read: ReadRows) -> None:
         """Pack one matrix, and put it into its layer."""
-        layer = self._model.get_submodule(name.removesuffix(".weight"))
-        pack_layer(layer, self._room.fill(name, read))
+        self._room = self._room or Room(self.shapes, self.kinds)
+        pack_layer(self._layer(name), self._room.fill(name, read))
+        self._n_taken += 1
         return_freed_memory()  # what it was made from
+
+    def packed(self) -> tuple[Tensor, dict[str, Tensor]] | None:
+        """The bytes of all packed matrices, and the other tensors; None if some are not packed."""
+        if self._room is None or self._n_taken < len(self.kinds):
+            return None
+        others: dict[str, Tensor] = {}
+        for name in self.others:
+            path, _, leaf = name.rpartition(".")
+            others[name] = getattr(self._model.get_submodule(path), leaf).detach()
+        return self._room.memory, others
+
+    def adopt(self, memory: Tensor, others: Mapping[str, Tensor]) -> None:
+        """Fill the model with what `packed` returned for the same model."""
+        self._room = Room(self.shapes, self.kinds, memory)
+        for name in self.kinds:
+            pack_layer(self._layer(name), self._room.place(name))
+        self._model.load_state_dict(dict(others), strict=False, assign=True)
+
+    def _layer(self, name: str) -> nn.Module:
+        return self._model.get_submodule(name.removesuffix(".weight"))
 
 
 def can_pack(model: Transformer, weights: Weights) -> bool:

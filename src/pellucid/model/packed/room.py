@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from itertools import accumulate
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -39,32 +40,48 @@ def _form(rows: int, columns: int, weights: Weights) -> _Form:
     return _Form((sixteens, groups, 256), torch.uint8, (sixteens, groups, 16), torch.bfloat16)
 
 
+def room_bytes(shapes: Mapping[str, tuple[int, int]], kinds: Mapping[str, Weights]) -> int:
+    """The size of the memory for these matrices."""
+    return sum(map(_form_bytes, _forms(shapes, kinds).values()))
+
+
 class Room:
-    """One stretch of memory for packed matrices, in the order in which they are read."""
+    """One stretch of memory for packed matrices, one after another.
 
-    def __init__(self, shapes: Mapping[str, tuple[int, int]], kinds: Mapping[str, Weights]) -> None:
+    Args:
+        shapes: rows and columns of each matrix.
+        kinds: its type.
+        memory: bytes in which the matrices are packed already; new memory without.
+    """
+
+    def __init__(
+        self,
+        shapes: Mapping[str, tuple[int, int]],
+        kinds: Mapping[str, Weights],
+        memory: Tensor | None = None,
+    ) -> None:
         self.kinds = kinds
-        self._forms = {name: _form(*shape, kinds[name]) for name, shape in shapes.items()}
-        self._shapes = shapes
-        size = sum(
-            _bytes(form.values, form.dtype) + _bytes(form.scales, form.scale_dtype)
-            for form in self._forms.values()
-        )
-        self._memory: Any = torch.frombuffer(huge_buffer(max(1, size)), dtype=torch.uint8)
-        self._used_bytes = 0
+        self._forms, self._shapes = _forms(shapes, kinds), shapes
+        sizes = map(_form_bytes, self._forms.values())
+        self._starts = dict(zip(self._forms, accumulate(sizes, initial=0), strict=False))
+        if memory is None:
+            size = max(1, room_bytes(shapes, kinds))
+            memory = torch.frombuffer(huge_buffer(size), dtype=torch.uint8)
+        self.memory = memory
 
-    def empty(self, name: str) -> Narrow:
-        """The place of a matrix."""
-        form = self._forms[name]
-        values = self._take(form.values, form.dtype)
-        scales = self._take(form.scales, form.scale_dtype) if form.scales else None
+    def place(self, name: str) -> Narrow:
+        """The place of a matrix, with what is there."""
+        form, start = self._forms[name], self._starts[name]
+        values = self._view(start, form.values, form.dtype)
+        start += _bytes(form.values, form.dtype)
+        scales = self._view(start, form.scales, form.scale_dtype) if form.scales else None
         size = self._shapes[name] if self.kinds[name] == "int4" else None
         return Narrow(values, scales, size=size)
 
     def fill(self, name: str, read: ReadRows) -> Narrow:
         """The packed matrix, read some rows at a time."""
         rows, columns = self._shapes[name]
-        place, step = self.empty(name), max(16, _NUMBERS_PER_READ // columns // 16 * 16)
+        place, step = self.place(name), max(16, _NUMBERS_PER_READ // columns // 16 * 16)
         per_line = 16 if place.size else 1
         for first in range(0, rows, step):
             part = narrowed(read(first, min(first + step, rows)), self.kinds[name])
@@ -74,11 +91,17 @@ class Room:
                 place.scales[lines] = part.scales
         return place
 
-    def _take(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-        size = math.prod(shape) * dtype.itemsize
-        part = self._memory[self._used_bytes : self._used_bytes + size]
-        self._used_bytes += _bytes(shape, dtype)
+    def _view(self, start: int, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+        part = self.memory[start : start + math.prod(shape) * dtype.itemsize]
         return part.view(dtype).view(shape)
+
+
+def _forms(shapes: Mapping[str, tuple[int, int]], kinds: Mapping[str, Weights]) -> dict[str, _Form]:
+    return {name: _form(*shape, kinds[name]) for name, shape in shapes.items()}
+
+
+def _form_bytes(form: _Form) -> int:
+    return _bytes(form.values, form.dtype) + _bytes(form.scales, form.scale_dtype)
 
 
 def _bytes(shape: tuple[int, ...], dtype: torch.dtype) -> int:
