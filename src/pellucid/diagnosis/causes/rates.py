@@ -34,7 +34,7 @@ def too_high(view: HistoryView) -> Candidate | None:
     if len(runaways) < (1 if is_far or _rises(view) or large_update is not None else _ENOUGH):
         return None
     likely = 0.5 + 0.1 * len(runaways) + (0.15 if is_hurt else 0) - (0.25 if sudden else 0)
-    values: dict[str, Any] = dict.fromkeys(("update", "score", "size", "kl", "stride", "full"))
+    values: dict[str, Any] = dict.fromkeys(("update", "score", "size", "kl", "grown", "stride", "full"))
     values |= {name: value for name, (value, _) in runaways.items()}
     return suspect(
         "OPT005",
@@ -146,6 +146,10 @@ def find_runaways(view: HistoryView) -> dict[str, tuple[float, str]]:
     kl = view.highest("update.kl_forward")
     if kl is not None and kl.value > limit("OPT005", "kl"):
         runaways["kl"] = kl.value, "one update changed the predictions altogether"
+    grown = view.growth("weights.size")
+    if view.facts.pretrained and grown is not None and grown > limit("OPT005", "grown"):
+        # from new weights this is usual; a model that was trained has lost what it knew
+        runaways["grown"] = grown, f"the weights grew to {grown:.1f} times their size"
     return runaways
 
 
