@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
 from pellucid.config import Mixture, Source
 from pellucid.data import next_token_batches
-from pellucid.data.order import MixedOrder, Ring, WindowOrder
+from pellucid.data.order import MixedOrder, Permutation, Ring, WindowOrder
 from pellucid.errors import ConfigError, TextError
 
 RINGS = (Ring(0, 100, 3.0), Ring(100, 1000, 1.0), Ring(1100, 50, 0.01))
@@ -76,3 +78,27 @@ def test_a_mixture_that_makes_no_sense_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=problem):
         Mixture(sources=tuple(Source(paths=(path,), weight=weight) for path, weight in sources))
+
+
+@pytest.mark.parametrize("n", [2, 3, 17, 1024, 1025, 30_011])
+def test_a_computed_shuffle_has_each_number_once(n: int) -> None:
+    shuffled = Permutation(n, np.random.default_rng(n))[np.arange(n)]
+    assert sorted(shuffled.tolist()) == list(range(n))
+    if n > 1000:  # neighbours and places say nothing of a number
+        assert abs(np.corrcoef(shuffled[:-1], shuffled[1:])[0, 1]) < 0.1
+        assert abs(np.corrcoef(np.arange(n), shuffled)[0, 1]) < 0.1
+
+
+def test_the_order_of_a_trillion_tokens_needs_no_table() -> None:
+    tracemalloc.start()
+    order = WindowOrder(10**12, length=1000, seed=3)
+    windows = [order.windows(position, 256) for position in (0, 10**9 - 128, 10**11)]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**21
+    for starts, n_counted in windows:
+        assert len(set(starts.tolist())) == 256
+        assert ((starts >= 0) & (starts < 10**12 + 1000)).all()
+        assert (n_counted == 1000).all()
+    again = WindowOrder(10**12, length=1000, seed=3).windows(10**9 - 100, 100)
+    assert (again[0] == windows[1][0][28:128]).all()

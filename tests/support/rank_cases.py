@@ -54,7 +54,7 @@ _STACK = BASE.decoder
 assert _STACK is not None
 #: Kinds of models that the objectives' own cases do not have.
 MODELS: dict[str, config.Transformer] = {
-    name: VARIANTS[name] for name in ("shared layers", "weight norm", "sinks", "memory")
+    name: VARIANTS[name] for name in ("weight norm", "sinks", "memory")
 } | {"untied": BASE, "tied": VARIANTS["tied and scaled"]}
 ENCODER_MODELS = {
     "batch norm": replace(

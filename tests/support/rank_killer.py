@@ -1,7 +1,8 @@
 """Train as two ranks that are killed again and again: `rank_killer.py FOLDER KIND KILLS STEPS`.
 
-Ranks are forked after the imports, so that a kill costs a second or two and lands in training and
-saving, not in starting Python. Prints one JSON line of what happened.
+Ranks are forked after the imports, so that a kill costs a second or two. By turns it comes at any
+moment, some updates later, and as soon as a checkpoint is half written. Prints one JSON line of
+what happened.
 """
 
 from __future__ import annotations
@@ -73,6 +74,38 @@ def wait(ranks: list[int]) -> list[int]:
     return [os.waitstatus_to_exitcode(os.waitpid(rank, 0)[1]) for rank in ranks]
 
 
+def latest_step(run: RunFolder) -> int:
+    """The step of the latest checkpoint, or 0."""
+    return max(run.shelf.steps(), default=0) if run.path.exists() else 0
+
+
+def is_saving(run: RunFolder) -> bool:
+    """Whether a checkpoint is half written."""
+    return any(path.name.endswith(PARTIAL) for path in (run.path / "checkpoints").glob("*"))
+
+
+def await_moment(run: RunFolder, number: int, moments: random.Random, longest: float) -> None:
+    """Wait for the moment of a kill: any, one after some updates, or one in the middle of saving.
+
+    Args:
+        run: the run that is trained.
+        number: of the kill.
+        moments: draws the moment.
+        longest: seconds of a whole training.
+    """
+    if number % 3 == 0:
+        time.sleep(moments.uniform(0.1, longest / 2))
+        return
+    target, end = latest_step(run) + number % 3, time.monotonic() + 60 + 10 * longest
+    while latest_step(run) < target and time.monotonic() < end:
+        time.sleep(0.005)
+    if number % 3 == 1:
+        time.sleep(moments.uniform(0.0, longest / 30))
+        return
+    while not is_saving(run) and time.monotonic() < end:
+        time.sleep(0.0005)
+
+
 def main(folder: Path, kind: str, kills: int, steps: int) -> None:
     """Train once without a kill; kill a second training `kills` times, then let it end."""
     moments, log, in_shares = random.Random(kind), folder / "log.txt", kind == "shares"
@@ -83,7 +116,7 @@ def main(folder: Path, kind: str, kills: int, steps: int) -> None:
     killed, while_saving, at_steps, ended = 0, 0, list[int](), 0
     while killed < kills:
         ranks = start(words, in_shares=in_shares, log=log)
-        time.sleep(moments.uniform(0.1, longest))
+        await_moment(run, killed, moments, longest)
         for rank in ranks:
             os.kill(rank, signal.SIGKILL)
         codes = wait(ranks)
@@ -93,9 +126,8 @@ def main(folder: Path, kind: str, kills: int, steps: int) -> None:
             ended += 1
             continue
         killed += 1
-        checkpoints = list((run.path / "checkpoints").glob("*"))
-        while_saving += any(path.name.endswith(PARTIAL) for path in checkpoints)
-        at_steps.append(max(run.shelf.steps(), default=0) if run.path.exists() else 0)
+        while_saving += is_saving(run)
+        at_steps.append(latest_step(run))
     ends.append(wait(start(words, in_shares=in_shares, log=log)))
     facts = {"killed": killed, "while_saving": while_saving, "at_steps": at_steps, "ends": ends}
     print(json.dumps(facts), flush=True)

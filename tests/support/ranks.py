@@ -25,20 +25,24 @@ def start_ranks(
     size: int, words: Sequence[str], folder: Path, **variables: str
 ) -> list[subprocess.Popen[str]]:
     """Start `python WORDS` on each rank in a folder; their output is text in pipes."""
-    port = str(free_port())
-    shared = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    shared |= {"OMP_NUM_THREADS": "1", "PELLUCID_CACHE": "off", "PYTHONPATH": str(_TESTS)}
-    return [
-        subprocess.Popen(
-            [sys.executable, *words],
-            cwd=folder,
-            env=os.environ | shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)} | variables,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(size)
-    ]
+    shared = {"WORLD_SIZE": str(size), "MASTER_PORT": str(free_port())} | variables
+    return [start_rank(rank, words, folder, **shared) for rank in range(size)]
+
+
+def start_rank(
+    rank: int, words: Sequence[str], folder: Path, **variables: str
+) -> subprocess.Popen[str]:
+    """Start `python WORDS` as one rank; the variables are those that ranks share."""
+    own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1"}
+    own |= {"OMP_NUM_THREADS": "1", "PELLUCID_CACHE": "off", "PYTHONPATH": str(_TESTS)}
+    return subprocess.Popen(
+        [sys.executable, *words],
+        cwd=folder,
+        env=os.environ | own | variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def finish(

@@ -24,13 +24,15 @@ Indices = npt.NDArray[np.int64]
 _BLUR = 0.1
 #: Rows of a block of a mixture. Within one, each text has its share of them, up to one row.
 _BLOCK = 1024
+#: Windows of an epoch that a table of 512 MiB orders; the order of more is computed.
+_TABLE_ROWS = 2**26
 
 
 class WindowOrder:
     """Windows of `length` tokens, shuffled anew each epoch, each token in one of them.
 
-    The text is a ring of `n_tokens`. Each epoch turns the ring by a random phase, so that windows
-    start at other places. Tokens of the last window that another window already has do not count.
+    Each epoch turns the text, a ring of `n_tokens`, by a random phase, so that windows start at
+    other places. Tokens of the last window that another window already has do not count.
     """
 
     def __init__(self, n_tokens: int, *, length: int, seed: int) -> None:
@@ -51,10 +53,36 @@ class WindowOrder:
             n_counted[in_epoch] = np.minimum(self._length, self._n_tokens - chosen * self._length)
         return starts, n_counted
 
-    def _shuffle(self, epoch: int) -> tuple[int, Indices]:
+    def _shuffle(self, epoch: int) -> tuple[int, Indices | Permutation]:
         random = _generator(self._seed, epoch)
         phase = int(random.integers(self._length))
-        return phase, random.permutation(self.rows_per_epoch)
+        n = self.rows_per_epoch
+        return phase, random.permutation(n) if n <= _TABLE_ROWS else Permutation(n, random)
+
+
+class Permutation:
+    """A shuffle of `range(n)` without a table: each number is computed from its place.
+
+    Source:
+        Luby and Rackoff 1988, six rounds; Black and Rogaway 2002: again until below n.
+    """
+
+    def __init__(self, n: int, random: np.random.Generator) -> None:
+        self._n, self._bits = n, np.uint64(-(-(n - 1).bit_length() // 2))
+        self._keys = random.integers(2**64, size=(6, 2), dtype=np.uint64)
+
+    def __getitem__(self, places: Indices) -> Indices:
+        numbers, outside = places.astype(np.uint64), np.ones(len(places), dtype=bool)
+        while outside.any():
+            left = numbers[outside] >> self._bits
+            right = numbers[outside] & ~(~np.uint64(0) << self._bits)
+            for added, factor in self._keys:
+                hashed = (right + added) * (factor | np.uint64(1))
+                hashed = (hashed ^ hashed >> np.uint64(32)) * (added | np.uint64(1))
+                left, right = right, left ^ hashed >> (np.uint64(64) - self._bits)
+            numbers[outside] = left << self._bits | right
+            outside = numbers >= self._n
+        return numbers.astype(np.int64)
 
 
 class Ring(NamedTuple):
@@ -103,8 +131,7 @@ class MixedOrder:
         """The windows from `position` on.
 
         Returns:
-            The start of each window within its text, how many of its tokens count, the first token
-            of its text, and the number of tokens of its text.
+            Starts within texts, tokens that count, the first token and the size of each text.
         """
         windows = np.empty((4, n_rows), dtype=np.int64)
         if len(self._rings) == 1:  # in the order of its own, however large it is
@@ -134,10 +161,7 @@ class MixedOrder:
         return random.permutation(sources), before
 
     def _rows_in(self, n_rows: int) -> Indices:
-        """How many of the first rows each text has: the rounded shares.
-
-        They never fall, because each text has at least two rows of a block (`config.Mixture`).
-        """
+        """The rounded shares, which never fall: a text has two rows of a block (`Mixture`)."""
         ends = np.floor(np.cumsum(self._shares) * n_rows + 0.5).astype(np.int64)
         ends[-1] = n_rows
         return np.diff(ends, prepend=0)
@@ -214,13 +238,8 @@ class PackedOrder:
 class Packing:
     """Places for examples, and the row of each.
 
-    Place i takes an example of `lengths[i]` tokens, sorted from long to short. The places of row r
-    are `places[starts[r] : starts[r + 1]]`.
-
-    Attributes:
-        lengths: tokens of each place, the longest first.
-        places: places, row after row.
-        starts: where each row begins in `places`.
+    Place i takes an example of `lengths[i]` tokens, sorted from long to short. Row r has `places`
+    from `starts[r]` to `starts[r + 1]`.
     """
 
     lengths: Indices

@@ -6,15 +6,21 @@ waits long. Each rank watches the next one, so the work does not grow with the n
 
 from __future__ import annotations
 
+import atexit
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 #: Between two signs of life.
 BEAT_SECONDS = 1.0
 #: A rank without a sign of life for so long hangs: its threads no longer run.
 FROZEN_SECONDS = 40.0
+#: How long a process that ends waits for its last sign of life.
+_LAST_SECONDS = 5.0
+#: The beat of a rank that has left: like one that has not started, it does not hang.
+LEFT = -2
 
 
 class Heartbeat(threading.Thread):
@@ -42,6 +48,8 @@ class Heartbeat(threading.Thread):
     def start(self) -> None:
         """Begin to beat, and to watch whether the store still answers."""
         super().start()
+        # Python aborts a process that ends while a thread is in the store
+        atexit.register(self.stop)
         threading.Thread(target=self._watch_store, name="store", daemon=True).start()
 
     def _watch_store(self) -> None:
@@ -52,7 +60,13 @@ class Heartbeat(threading.Thread):
                 return
 
     def run(self) -> None:
-        """Beat until `stop`."""
+        """Beat until `stop`, and then say that this rank has left."""
+        self._watch_next()
+        if self._ended.is_set():
+            with suppress(RuntimeError):  # the store has gone
+                self._beat(LEFT)
+
+    def _watch_next(self) -> None:
         last, beat_time, count = -1, time.monotonic(), 0
         while not self._ended.wait(BEAT_SECONDS):
             count += 1
@@ -62,7 +76,7 @@ class Heartbeat(threading.Thread):
                 beat = beats_of(self._store, self._next + 1, first=self._next)[0]
                 if beat != last:
                     last, beat_time = beat, now
-                elif now - beat_time > FROZEN_SECONDS:
+                elif beat >= 0 and now - beat_time > FROZEN_SECONDS:
                     self._store.set("frozen", str(self._next))
                 frozen = self._store.check(["frozen"])
                 self._answered = time.monotonic()
@@ -75,6 +89,8 @@ class Heartbeat(threading.Thread):
     def stop(self) -> None:
         """Write no more beats."""
         self._ended.set()
+        if threading.current_thread() is not self:
+            self.join(_LAST_SECONDS)
 
     def _beat(self, count: int) -> None:
         self._store.set(_key(self._rank), str(count))

@@ -23,8 +23,14 @@ def count_ranks() -> int:
     """The number of processes that were started together: torchrun's `WORLD_SIZE`, or 1.
 
     Raises:
-        ConfigError: it is no whole number.
+        ConfigError: it is no whole number, or `RANK` is set without it.
     """
+    rank = os.environ.get("RANK", "")
+    if rank.isdecimal() and "WORLD_SIZE" not in os.environ and "MASTER_ADDR" in os.environ:
+        raise ConfigError(
+            f"RANK is {rank} and MASTER_ADDR is set, but WORLD_SIZE is not: start all ranks with "
+            "torchrun, which sets them, or unset RANK"
+        )
     return _whole_number("WORLD_SIZE", os.environ.get("WORLD_SIZE", "1"))
 
 
@@ -51,10 +57,14 @@ def joined(settings: config.Parallelism) -> Generator[World]:
     from pellucid.parallel.shard import ShardedRanks
 
     with connected(meet(), settings) as meeting:
+        node = _ranks_of_node(settings)
+        layout = f"shard={settings.shard}, tensor={settings.tensor}, machines of {node} ranks"
+        # ranks of another layout would wait for each other in different groups
+        Ranks(meeting, settings).agree("layout", lambda: layout)
         if settings.shard == "none" and settings.tensor == 1:
             yield Ranks(meeting, settings)
         else:
-            yield ShardedRanks(meeting, settings, node=_ranks_of_node(settings))
+            yield ShardedRanks(meeting, settings, node=node)
 
 
 @contextmanager
@@ -85,6 +95,8 @@ def meet() -> Meeting:
         if rank >= size:
             raise ConfigError(f"RANK is {rank}, but WORLD_SIZE is {size}: ranks count from 0")
         port = _whole_number("MASTER_PORT", os.environ["MASTER_PORT"])
+        # before torch is loaded: it says in ten lines of C++ that a rank has left, and we in one
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")
         from pellucid.parallel.meeting import open_meeting
 
         _meeting = open_meeting(rank, size, os.environ["MASTER_ADDR"], port)

@@ -22,7 +22,7 @@ from torch import distributed
 from pellucid import errors
 from pellucid.errors import ConfigError, ExitCode, Interrupted, PellucidError, RankLost
 from pellucid.json_text import json_text
-from pellucid.parallel.heartbeat import BEAT_SECONDS, Heartbeat, beats_of
+from pellucid.parallel.heartbeat import BEAT_SECONDS, LEFT, Heartbeat, beats_of
 from pellucid.reader import parse_json, short
 
 Answer = TypeVar("Answer")
@@ -32,6 +32,8 @@ _torch: Any = distributed
 _START = timedelta(minutes=5)
 #: How long a rank that ends waits until rank 0 has said why.
 _LAST_WORDS = 20.0
+#: How long rank 0, if it keeps the store, stays until the others have left.
+_FAREWELL = 5.0
 
 
 def open_meeting(rank: int, size: int, host: str, port: int) -> Meeting:
@@ -46,17 +48,23 @@ def open_meeting(rank: int, size: int, host: str, port: int) -> Meeting:
     Raises:
         ConfigError: no process answers there, or the port is in use.
     """
-    try:
-        store, _, _ = next(
-            _torch.rendezvous(f"env://?rank={rank}&world_size={size}", timeout=_START)
-        )
-    except (RuntimeError, ValueError) as error:
-        reason = str(error).splitlines()[0][:200]
+
+    def open_store() -> Any:
+        url = f"env://?rank={rank}&world_size={size}"
+        try:
+            return next(_torch.rendezvous(url, timeout=_START))[0]
+        except (RuntimeError, ValueError) as error:
+            return error
+
+    # torch waits for ever if another program has the port and does not answer
+    store = answer_in_time(_START.total_seconds() + 5, open_store)
+    if store is None or isinstance(store, Exception):
+        reason = "no answer" if store is None else str(store).splitlines()[0][:200]
         raise ConfigError(
             f"rank {rank} of {size} cannot meet the others at {host}:{port} ({reason}): another "
             "program may use the port, or not all ranks were started; choose another one with "
             "torchrun --master-port"
-        ) from None
+        )
     return Meeting(store, rank, size)
 
 
@@ -97,6 +105,33 @@ class Meeting:
             self._raise_refusal()
             time.sleep(0.05)
         return parse_json(self.store.get(key).decode(), key)
+
+    def assemble(self) -> None:
+        """Wait until all ranks have come this far: torch's groups do not hear a refusal.
+
+        Raises:
+            PellucidError: a rank refused meanwhile, or did not come.
+        """
+        self.groups += 1
+        keys = [f"arrived/{self.groups}/{rank}" for rank in range(self.size)]
+        self.store.set(keys[self.rank], str(self.size))
+        deadline = time.monotonic() + _START.total_seconds()
+        while not self.store.check(keys):
+            self._raise_refusal()
+            if time.monotonic() > deadline:
+                missing = next(n for n, key in enumerate(keys) if not self.store.check([key]))
+                raise ConfigError(
+                    f"rank {missing} of {self.size} did not come within {_START.seconds} seconds: "
+                    "start all ranks with the same command, and the same WORLD_SIZE"
+                )
+            time.sleep(0.05)
+        sizes = [int(size) for size in self.store.multi_get(keys)]
+        for rank, size in enumerate(sizes):
+            if size != self.size:
+                raise ConfigError(
+                    f"WORLD_SIZE is {self.size} on rank {self.rank} and {size} on rank {rank}: "
+                    "start all ranks with torchrun, which sets it"
+                )
 
     def publish(self, key: str, value: object) -> None:
         """Announce a value."""
@@ -187,6 +222,10 @@ class Meeting:
         if not self._is_cut:
             answer_in_time(_LAST_WORDS + 5, lambda: self._tell_others(error, speaker))
         self.heartbeat.stop()
+        if self.rank == 0 and not self._is_cut and not _is_store_of_torchrun():
+            # the store ends with this process, and the others still read there why
+            others = self.size - 1 - len(lost)
+            answer_in_time(_FAREWELL, lambda: self._wait_for_leaving(others))
 
     def _tell_others(self, error: PellucidError, speaker: int) -> None:
         with suppress(RuntimeError):  # the store is gone with its rank
@@ -195,6 +234,11 @@ class Meeting:
                 self.publish("told", value=True)
             else:
                 error.is_reported = self._wait_for_last_words()
+
+    def _wait_for_leaving(self, others: int) -> None:
+        with suppress(RuntimeError):
+            while beats_of(self.store, self.size, first=1).count(LEFT) < others:
+                time.sleep(0.05)
 
     def _record(self, error: PellucidError) -> None:
         facts = {
@@ -237,6 +281,11 @@ def _is_of_collective(error: Exception) -> bool:
     marks = ("gloo", "nccl", "connection closed", "connection reset", "timed out")
     is_error = isinstance(error, RuntimeError | distributed.DistError)
     return is_error and any(mark in str(error).lower() for mark in marks)
+
+
+def _is_store_of_torchrun() -> bool:
+    """Whether torchrun keeps the store: it lives longer than the ranks."""
+    return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
 
 
 def _ignore_sigterm() -> None:

@@ -36,7 +36,7 @@ def connected(meeting: Meeting, settings: config.Parallelism) -> Generator[Meeti
     with meeting.ending_together():
         if torch.cuda.is_available():
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-        meeting.groups += 1
+        meeting.assemble()
         distributed.init_process_group(
             "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo",
             store=_collective.PrefixStore(f"group-{meeting.groups}", meeting.store),
@@ -89,17 +89,20 @@ class Ranks(World):
         """A parameter that any rank used has a gradient on all ranks."""
         trained = [parameter for parameter in parameters if parameter.requires_grad]
         # an expert that no token of this rank chose has no gradient here, but maybe elsewhere
-        used = self.largest(*(int(parameter.grad is not None) for parameter in trained))
-        for parameter, is_used in zip(trained, used, strict=True):
-            if is_used and parameter.grad is None:
+        used = torch.tensor([float(p.grad is not None) for p in trained])
+        for parameter in trained:
+            if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
         gradients = [self.local(p.grad) for p in trained if p.grad is not None]
         dtype = torch_type(self._settings.reduce)
-        if dtype == torch.float32:  # the numbers in the same collective
-            self.sum_([*gradients, *numbers])
+        if dtype == torch.float32:  # all in the same collective
+            self.sum_([*gradients, *numbers, used])
         else:
             self.sum_(gradients, dtype)
-            self.sum_(numbers)
+            self.sum_([*numbers, used])
+        for parameter, count in zip(trained, used, strict=True):
+            if not bool(count):
+                parameter.grad = None
 
     def sum_(self, tensors: Sequence[Tensor], dtype: torch.dtype | None = None) -> None:
         """In buckets: one collective for many tensors, in their type or another one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
@@ -48,6 +49,12 @@ class Parser(argparse.ArgumentParser):
         if unknown:
             getattr(arguments, "parser", self).refuse(unknown)
         return arguments
+
+    def error(self, message: str) -> NoReturn:
+        """End with what is wrong; all ranks of a training have these words: rank 0 says it."""
+        if os.environ.get("WORLD_SIZE", "1") != "1" and os.environ.get("RANK", "0") != "0":
+            self.exit(ExitCode.BAD_INPUT)
+        super().error(message)
 
     def refuse(self, unknown: Sequence[str]) -> NoReturn:
         """End with the words that are unknown, and the flags that were perhaps meant."""
