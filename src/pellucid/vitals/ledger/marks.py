@@ -34,6 +34,14 @@ MarkName = Literal[
     "same_rows",
     "known_rows",
     "stride",
+    "unshared",
+    "apart",
+    "twins",
+    "alike",
+    "unweighted",
+    "halved",
+    "summed",
+    "rates_apart",
 ]
 #: Values of a mark that are kept, and checksums of weights.
 _VALUES, _CHECKSUMS = 256, 2**17
