@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from pellucid.diagnosis.finding import Finding, describe
 from pellucid.errors import ConfigError
-from pellucid.parallel.collect import Collect, collect, read_different_rows, whole
+from pellucid.parallel.collect import Collect, collect, read_different_rows, whole_tensor
 from pellucid.vitals.model_parts import unwrap
 from pellucid.vitals.ranks.comparison import compare_norms, differences
 from pellucid.vitals.ranks.measures import checksums, norms
@@ -78,13 +78,13 @@ def compare_ranks(model: nn.Module, optimizer: Any, ids: object) -> list[Finding
         "weights": {name: float(norm) for name, norm in norms(plain).items()},
         "rows": None if batch is None else [float(x) for x in checksums(batch)],
     }
-    answers = others.meet("state", state, seconds=_SECONDS)
-    return [] if answers is None else _findings(others, model, answers)
+    replies = others.meet("state", state, seconds=_SECONDS)
+    return [] if replies is None else _findings(others, model, replies)
 
 
-def _findings(others: Collect, model: nn.Module, answers: list[Any]) -> list[Finding]:
+def _findings(others: Collect, model: nn.Module, replies: list[Any]) -> list[Finding]:
     findings: list[Finding] = []
-    values = differences({rank: answer["setting"] for rank, answer in enumerate(answers)})
+    values = differences({rank: reply["setting"] for rank, reply in enumerate(replies)})
     for kind, key in (
         ("versions", "RNK008/versions"),
         ("code", "RNK008/code"),
@@ -95,13 +95,13 @@ def _findings(others: Collect, model: nn.Module, answers: list[Any]) -> list[Fin
             _, name, rank, value, first = of_kind[0]
             n = len(of_kind)
             findings.append(describe(key, name=name, rank=rank, value=value, first=first, n=n))
-    names = [*answers[0]["weights"]]
-    if all([*answer["weights"]] == names for answer in answers):
-        apart = compare_norms([[*map(float, answer["weights"].values())] for answer in answers])
-        if apart:
-            place = ", ".join(names[group] for group in [*apart][:3])
-            findings.append(describe("RNK002/check", value=max(apart.values()), place=place))
-    rows = [answer["rows"] for answer in answers]
+    names = [*replies[0]["weights"]]
+    if all([*reply["weights"]] == names for reply in replies):
+        drifts = compare_norms([[*map(float, reply["weights"].values())] for reply in replies])
+        if drifts:
+            place = ", ".join(names[group] for group in [*drifts][:3])
+            findings.append(describe("RNK002/check", value=max(drifts.values()), place=place))
+    rows = [reply["rows"] for reply in replies]
     if rows[0] is not None and rows.count(rows[0]) == others.size and read_different_rows(model):
         findings.append(describe("RNK003/check", ranks=others.size))
     return findings
@@ -136,7 +136,7 @@ def _plain_module(module: nn.Module, copies: dict[int, Any]) -> Any:
         for name, p in module._parameters.items()
     }
     plain.__dict__["_buffers"] = {
-        name: None if buffer is None else whole(buffer).clone()
+        name: None if buffer is None else whole_tensor(buffer).clone()
         for name, buffer in module._buffers.items()
     }
     plain.__dict__["_modules"] = {
@@ -152,7 +152,7 @@ def _is_fsdp(hook: Any) -> bool:
 
 def _plain_parameter(parameter: nn.Parameter, copies: dict[int, Any]) -> nn.Parameter:
     if id(parameter) not in copies:
-        numbers = whole(parameter.detach()).clone()
+        numbers = whole_tensor(parameter.detach()).clone()
         copies[id(parameter)] = nn.Parameter(numbers, requires_grad=parameter.requires_grad)
     return copies[id(parameter)]
 

@@ -3,7 +3,7 @@
 A watcher must not add collectives to a loop unasked: a rank that is not watched, or ends early,
 would hang the others, or take part in another one. So ranks write short texts to the store in which
 they met. To read there never waits; `meet` waits a bounded time, and gives all ranks the same
-answer. Shares of a tensor are gathered (`whole`) only after all ranks have met.
+answer. Shares of a tensor are gathered (`whole_tensor`) only after all ranks have met.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ANSWER = timedelta(seconds=20)
 #: How often a rank looks for an answer of the others.
 _PAUSE_SECONDS = 0.0005
 #: How many have been made in this process, by name: the same on all ranks of a training.
-_made: Counter[str] = Counter()
+_count_by_name: Counter[str] = Counter()
 
 
 def collect(name: str) -> Collect | None:
@@ -44,10 +44,10 @@ def collect(name: str) -> Collect | None:
         return None
     if distributed.get_world_size() == 1:
         return None
-    _made[name] += 1
+    _count_by_name[name] += 1
     store: Any = _torch.distributed_c10d._get_default_store().clone()
     store.set_timeout(_ANSWER)
-    prefix = f"pellucid/{name}/{_made[name]}"
+    prefix = f"pellucid/{name}/{_count_by_name[name]}"
     return Collect(store, distributed.get_rank(), distributed.get_world_size(), prefix)
 
 
@@ -112,7 +112,7 @@ class Collect:
         return "/".join((self._prefix, *map(str, parts)))
 
 
-def whole(tensor: Tensor) -> Tensor:
+def whole_tensor(tensor: Tensor) -> Tensor:
     """The whole of a tensor of which each rank may hold a share: all ranks have to call this."""
     gather: Any = getattr(tensor, "full_tensor", None)
     return tensor if gather is None else gather()
@@ -141,7 +141,7 @@ def whole_inputs(layer: nn.Module, inputs: Tensor) -> Tensor:
 def _joined(layer: nn.Module, features: Tensor, *, dimension: int) -> Tensor:
     weight: Any = getattr(layer, "weight", None)
     if hasattr(features, "full_tensor"):
-        return whole(features)
+        return whole_tensor(features)
     for axis, placement in enumerate(getattr(weight, "placements", ())):
         if placement.is_shard(dimension):
             mesh = weight.device_mesh

@@ -118,8 +118,8 @@ def follow(
             path = Path(announcement["checkpoint"])
             progress = restore(job, open_checkpoint(path, is_verified=True)[0])
         with ExitStack() as watching:
-            together = watchers if job.world.is_sharded else ()
-            observers = [watching.enter_context(watch(job, _ignore)) for watch in together]
+            shared_watchers = watchers if job.world.is_sharded else ()
+            observers = [watching.enter_context(watch(job, _ignore)) for watch in shared_watchers]
             if progress.step:
                 resumed = Resumed(progress.step, job.total_steps, checkpoint="")
                 for observer in observers:

@@ -9,20 +9,52 @@ from functools import partial
 
 from torch import Tensor, nn
 
-from pellucid.parallel.collect import collect, whole
+from pellucid.parallel.collect import Collect, collect, whole_tensor
+from pellucid.training import Guard
 from pellucid.vitals.async_metrics import AsyncMetrics
 from pellucid.vitals.model_parts import bare, called_module, part_ids, study
 from pellucid.vitals.part_losses import Readings
 from pellucid.vitals.predictions import Other, Predicted
 from pellucid.vitals.probe import Probe, ProbeRunner
-from pellucid.vitals.ranks.looks import Looks
 from pellucid.vitals.ranks.ranks import Ranks
-from pellucid.vitals.schedule import Kind
+from pellucid.vitals.schedule import KINDS, Kind
 from pellucid.vitals.taps.first_batch import pays_tokens
 from pellucid.vitals.taps.gradients import Gradients
 from pellucid.vitals.taps.hooks import Hooks
 from pellucid.vitals.update_sizes import Updates
 from pellucid.vitals.watch_report import WatchReport
+
+#: How long a rank waits for the others before a look; they have just shared their gradients.
+_LOOK_SECONDS = 20.0
+
+
+class SharedLooks:
+    """The agreement of all ranks on their looks; rank 0 decides.
+
+    Args:
+        collect: the ranks.
+        guard: what it has switched off has to be the same on all ranks.
+    """
+
+    def __init__(self, collect: Collect, guard: Guard) -> None:
+        self._collect = collect
+        self._guard = guard
+
+    def agree(self, step: int, due: set[Kind]) -> set[Kind] | None:
+        """The looks of all ranks at an update.
+
+        Args:
+            step: the update.
+            due: what this rank would look at.
+
+        Returns:
+            None if a rank did not come, or has switched off other measurements than this one.
+        """
+        request = {"due": sorted(due), "off": sorted(self._guard.off)}
+        replies = self._collect.meet(f"look-{step}", request, seconds=_LOOK_SECONDS)
+        if replies is None or any(reply["off"] != replies[0]["off"] for reply in replies):
+            return None
+        return {kind for kind in KINDS if kind in replies[0]["due"]}
 
 
 class InsideLook(WatchReport):
@@ -45,7 +77,7 @@ class InsideLook(WatchReport):
         parts = self.guard("the parts of the model", study, self._model)
         self._anatomy = parts or bare(self._model)
         if self._reads_whole and self._anatomy.is_sharded:
-            self._anatomy = replace(self._anatomy, read=whole)
+            self._anatomy = replace(self._anatomy, read=whole_tensor)
         self._parts = self.guard("the parts of the model", part_ids, self._anatomy.model)
         self._updates = Updates(self._anatomy, self._optimisers)
         self._gradients = Gradients(self._anatomy, self._optimisers)
@@ -57,7 +89,7 @@ class InsideLook(WatchReport):
     @property
     def _is_partial(self) -> bool:
         """Whether this process sees a part of the weights only."""
-        return self._anatomy.is_sharded and not self._anatomy.looks_together
+        return self._anatomy.is_sharded and not self._anatomy.gathers_tensors
 
     # ---- other ranks
 
@@ -69,16 +101,16 @@ class InsideLook(WatchReport):
             self._reads_whole = True
             self._study_model()
             self._schedule.agree = (
-                None if others is None else partial(self._agree, Looks(others, self.guard))
+                None if others is None else partial(self._agree, SharedLooks(others, self.guard))
             )
         if others is not None and self._probe is None and self._optimisers:
             anatomy, optimisers, clock = self._anatomy, self._optimisers, self._schedule.clock
             self._ranks = Ranks(others, model, anatomy, optimisers, self.guard, clock)
             self._ranks.attach(called_module(model), self._hooks)
 
-    def _agree(self, looks: Looks, step: int, due: set[Kind]) -> set[Kind]:
+    def _agree(self, shared: SharedLooks, step: int, due: set[Kind]) -> set[Kind]:
         """The looks that all ranks take now; if one is missing, each goes on alone."""
-        agreed = self.guard("looks of all ranks", looks.agree, step, due)
+        agreed = self.guard("looks of all ranks", shared.agree, step, due)
         if agreed is None:
             self._schedule.agree, self._reads_whole = None, False
             self._study_model()

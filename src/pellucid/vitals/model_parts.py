@@ -23,7 +23,7 @@ from pellucid.model.facts import (
     norm_facts,
     tensor_at,
 )
-from pellucid.parallel.collect import whole
+from pellucid.parallel.collect import whole_tensor
 from pellucid.typed import named_modules
 
 
@@ -66,9 +66,9 @@ class Anatomy:
     read: Callable[[Tensor], Tensor] = lambda tensor: local(tensor)
 
     @property
-    def looks_together(self) -> bool:
+    def gathers_tensors(self) -> bool:
         """Whether all processes of a sharded model take looks at the same time."""
-        return self.is_sharded and self.read is whole
+        return self.is_sharded and self.read is whole_tensor
 
     @property
     def is_ours(self) -> bool:

@@ -25,9 +25,8 @@ from pellucid.vitals.update_sizes import Updates
 from pellucid.vitals.verdicts import VerdictTracker
 
 _SHARDED = (
-    "the weights are sharded over processes, which do not all take readings at the same time (call "
-    "watch on every rank; FSDP1 is not supported): softmax, variance, predictions and KL are not "
-    "watched, and gradients only of this process's part"
+    "the weights are sharded over processes, which do not take readings at the same time; call "
+    "watch on every rank (not FSDP1). Only gradients of this process's part are watched"
 )
 _CALLS = (
     "the weights are sharded over processes: the loop's first call is not repeated, because each "
@@ -129,7 +128,7 @@ class WatchReport:
         reasons = {} if runner is None else dict(runner.missing)
         if self._anatomy.is_sharded:
             reasons["call.*"] = _CALLS
-        if self._anatomy.is_sharded and not self._anatomy.looks_together:
+        if self._anatomy.is_sharded and not self._anatomy.gathers_tensors:
             reasons["probe"] = _SHARDED
         elif runner is None:
             reason = "" if self._first_batch is None else self._first_batch.reason

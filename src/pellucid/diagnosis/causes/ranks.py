@@ -29,10 +29,10 @@ def unshared(view: HistoryView) -> Candidate | None:
     )
 
 
-def apart(view: HistoryView) -> Candidate | None:
+def drifted_weights(view: HistoryView) -> Candidate | None:
     """Weights that differ although the gradients do not."""
     ranks, mark = view.history.ranks, view.history.marks.get("apart")
-    if ranks is None or not ranks.apart or mark is None or not mark.n_seen:
+    if ranks is None or not ranks.weights_differ or mark is None or not mark.n_seen:
         return None
     return suspect("RNK002", value=mark.value, place=_names(view, "apart"), step=mark.first)
 
@@ -108,7 +108,7 @@ def _names(view: HistoryView, mark: MarkName) -> str:
 
 CAUSES: tuple[Cause, ...] = (
     unshared,
-    apart,
+    drifted_weights,
     Sighting("RNK003", "twins"),
     averaged_twice,
     summed,

@@ -90,11 +90,11 @@ class RankMarks:
                 for row, other in _pairs(rows)
             )
             self._mark("twins", step, 1.0, shows=twins)
-            alike = any(
+            has_equal_draws = any(
                 row.generator == other.generator and row.draws and other.draws
                 for row, other in _pairs(rows)
             )
-            self._mark("alike", step, 1.0, shows=alike)
+            self._mark("alike", step, 1.0, shows=has_equal_draws)
             self._compare_tokens(rows)
             self._compare_sizes(rows)
         rates = [row.rates for row in rows]
@@ -104,9 +104,9 @@ class RankMarks:
         step = rows[0].step
         if not rows[0].weights or len({len(row.weights) for row in rows}) > 1:
             return
-        weights = _apart([row.weights for row in rows], _WEIGHTS)
-        gradients = _apart([row.gradients for row in rows], _GRADIENTS)
-        starts_apart = bool(_apart([[row.before] for row in rows], _WEIGHTS))
+        weights = _differing([row.weights for row in rows], _WEIGHTS)
+        gradients = _differing([row.gradients for row in rows], _GRADIENTS)
+        starts_apart = bool(_differing([[row.before] for row in rows], _WEIGHTS))
         is_known = rows[0].before != UNKNOWN
         self.averages_weights |= self.is_apart and is_known and not starts_apart
         self.is_apart = bool(weights)
@@ -114,8 +114,8 @@ class RankMarks:
         unshared = sorted(weights.keys() & gradients.keys())
         self._mark_places("unshared", step, unshared, gradients)
         self._unshared.update(unshared)
-        alone = [group for group in weights if group not in self._unshared]
-        self._mark_places("apart", step, alone, weights)
+        drifted = [group for group in weights if group not in self._unshared]
+        self._mark_places("apart", step, drifted, weights)
 
     def _mark_places(
         self, name: MarkName, step: int, groups: Sequence[int], sizes: Mapping[int, float]
@@ -164,22 +164,22 @@ def _pairs(rows: Sequence[RankRow]) -> list[tuple[RankRow, RankRow]]:
     return [(row, other) for i, row in enumerate(rows) for other in rows[:i]]
 
 
-def _apart(norms: Sequence[Sequence[float]], bound: float) -> dict[int, float]:
+def _differing(norms: Sequence[Sequence[float]], bound: float) -> dict[int, float]:
     """The groups whose norms differ between ranks by more than `bound`, and by how much."""
-    apart: dict[int, float] = {}
+    differing: dict[int, float] = {}
     for group, values in enumerate(zip(*norms, strict=True)):
         low, high = min(values), max(values)
         if not all(map(math.isfinite, values)):
             continue
         size = max(abs(low), abs(high))
         if size and (high - low) / size > bound:
-            apart[group] = (high - low) / size
-    return apart
+            differing[group] = (high - low) / size
+    return differing
 
 
 def compare_norms(norms: Sequence[Sequence[float]]) -> dict[int, float]:
     """The weights that differ between ranks, by place, and by how much, of their size."""
-    return _apart(norms, _WEIGHTS)
+    return _differing(norms, _WEIGHTS)
 
 
 def _ratio(rates: Sequence[Sequence[float]]) -> float:

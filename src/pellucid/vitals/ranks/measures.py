@@ -37,8 +37,8 @@ def paid_and_weight(gradient: Tensor, logits: Tensor, stride: int) -> Tensor:
     fits = (error <= _FITS * sampled.square().sum(-1).sqrt()) | ~is_paid
     n = paid.sum().double()
     weight = (c * is_paid).sum() / is_paid.sum().clamp_min(1) * n
-    known = fits.all() & is_paid.any()
-    return torch.stack([n, torch.where(known, weight.double(), torch.nan)])
+    is_cross_entropy = fits.all() & is_paid.any()
+    return torch.stack([n, torch.where(is_cross_entropy, weight.double(), torch.nan)])
 
 
 def checksums(rows: Tensor) -> Tensor:

@@ -32,7 +32,7 @@ _MOST_LOSSES = 96
 #: Beyond so many ranks only rank 0 reads the rows of all.
 _ALL_READ = 16
 #: How long the end of a training waits for the last rows of others; and of ranks never heard of.
-_END_SECONDS, _NEVER_SECONDS = 10.0, 2.0
+_END_SECONDS, _NEVER_SECONDS = 20.0, 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class RankReport:
         silent: the ranks that have shown nothing.
         differences: values that should be alike and are not.
         places: by mark: the weights that it was seen in.
-        apart: whether the weights of ranks are apart now.
+        weights_differ: whether the weights of ranks are apart now.
         order: rows read, and rows of an epoch, if every epoch has the same order.
     """
 
@@ -52,7 +52,7 @@ class RankReport:
     silent: tuple[int, ...]
     differences: tuple[Difference, ...] = ()
     places: Mapping[MarkName, Sequence[str]] = field(default_factory=dict[MarkName, Sequence[str]])
-    apart: bool = False
+    weights_differ: bool = False
     order: tuple[int, int] | None = None
 
 
@@ -96,7 +96,16 @@ class Ranks:
         self._losses: dict[int, dict[int, float]] = {rank: {} for rank in range(collect.size)}
         self._judged_losses = 0
         self._shown_losses: dict[int, float] = {}
+        # an earlier watch that this rank did not take part in is over already
+        self._strangers = {
+            rank for rank, message in collect.posted(self._others).items() if message["left"]
+        }
+        self._show(is_last=False)
         self._clock = clock
+
+    @property
+    def _others(self) -> set[int]:
+        return set(range(self._collect.size)) - {self._collect.rank}
 
     def attach(self, model: nn.Module, hooks: Hooks) -> None:
         """Add hooks to the model as it is called.
@@ -154,20 +163,20 @@ class Ranks:
 
         It is this rank's own if a rank is silent, has ended, or is far behind.
         """
-        own, means = self._losses[self._collect.rank], list[tuple[int, float]]()
+        own_losses, mean_losses = self._losses[self._collect.rank], list[tuple[int, float]]()
         is_alone = bool(self.silent) or len(self._ended) == self._collect.size
-        for step in sorted(own):
+        for step in sorted(own_losses):
             losses = [losses[step] for losses in self._losses.values() if step in losses]
-            is_late = is_alone or len(own) > _MOST_LOSSES or self.has_ended
+            is_late = is_alone or len(own_losses) > _MOST_LOSSES or self.has_ended
             if len(losses) < self._collect.size and not is_late:
                 break
-            means.append((step, math.fsum(losses) / len(losses)))
+            mean_losses.append((step, math.fsum(losses) / len(losses)))
             self._judged_losses = step
             if len(losses) < self._collect.size:
-                means[-1] = (step, own[step])
+                mean_losses[-1] = (step, own_losses[step])
             for rank_losses in self._losses.values():
                 rank_losses.pop(step, None)
-        return means
+        return mean_losses
 
     def end(self, step: int, *, waits: bool) -> None:
         """Show that this rank's training has ended, and wait a little for the rows of others.
@@ -183,9 +192,10 @@ class Ranks:
         started = time.monotonic()
         while True:
             self._read()
-            waited = time.monotonic() - started
+            seconds = time.monotonic() - started
             patience = _NEVER_SECONDS if self.silent else _END_SECONDS
-            if not waits or len(self._ended) == self._collect.size or waited > patience:
+            if not waits or len(self._ended) == self._collect.size or seconds > patience:
+                self._show(is_last=True, has_left=True)
                 return
             time.sleep(0.01)
 
@@ -205,7 +215,7 @@ class Ranks:
             silent=tuple(self.silent),
             differences=tuple(differences(self._settings)),
             places=self._marks.places,
-            apart=self._marks.is_apart,
+            weights_differ=self._marks.is_apart,
             order=repeated_order(self.tap.n_examples),
         )
 
@@ -225,12 +235,12 @@ class Ranks:
         for step in [*rows][_FIRST:-_LAST]:
             del rows[step]
 
-    def _show(self, *, is_last: bool) -> None:
+    def _show(self, *, is_last: bool, has_left: bool = False) -> None:
         rows = [row.message() for row in self._rows[self._collect.rank].values()]
         self._shown_losses |= self._losses[self._collect.rank]
         for old in [*self._shown_losses][:-_MOST_LOSSES]:
             del self._shown_losses[old]
-        message = {"setting": self._setting, "rows": rows, "ended": is_last}
+        message = {"setting": self._setting, "rows": rows, "ended": is_last, "left": has_left}
         self._collect.post(message | {"losses": [*self._shown_losses.items()]})
         if is_last:
             self._ended.add(self._collect.rank)
@@ -239,8 +249,7 @@ class Ranks:
         rank, size = self._collect.rank, self._collect.size
         if rank and size > _ALL_READ:
             return
-        others = set(range(size)) - {rank}
-        for other, message in self._collect.posted(sorted(others)).items():
+        for other, message in self._collect.posted(self._others - self._strangers).items():
             self._settings[other] = message["setting"]
             if message["ended"]:
                 self._ended.add(other)

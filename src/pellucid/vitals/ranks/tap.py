@@ -66,7 +66,7 @@ class RankTap:
         self.n_examples = 0
         self._is_due = True
         #: what the host knows of the rows on their way
-        self._sent: list[tuple[int, int, bool, list[float]]] = []
+        self._host_rows: list[tuple[int, int, bool, list[float]]] = []
         self._clear()
 
     def _clear(self) -> None:
@@ -150,17 +150,17 @@ class RankTap:
             self._witness = next((p for p in parameters if local(p).numel()), None)
             return
         learning = [p for p in self._plain.values() if p.grad is not None and p.is_contiguous()]
-        chosen = next((p for p in learning if p.ndim == 1), next(iter(learning), None))
-        if chosen is None or self._hooks is None:
+        witness = next((p for p in learning if p.ndim == 1), next(iter(learning), None))
+        if witness is None or self._hooks is None:
             return
-        self._witness, size = chosen, min(NUMBERS, chosen.numel())
+        self._witness, size = witness, min(NUMBERS, witness.numel())
 
         def arrives(gradient: Tensor) -> None:
             if self._is_due and is_plain(gradient) and gradient.is_contiguous():
                 numbers = numbers_of(gradient.detach(), size).float().clone()
                 self._arrived = numbers if self._arrived is None else self._arrived + numbers
 
-        self._hooks.register(cast("Any", chosen).register_hook, "ranks", arrives)
+        self._hooks.register(cast("Any", witness).register_hook, "ranks", arrives)
 
     @torch.no_grad()
     def gather(self, optimiser: Optimizer | None) -> None:
@@ -220,7 +220,7 @@ class RankTap:
             rates = [
                 number_in(group, "lr") or 0.0 for o in self._optimisers for group in o.param_groups
             ]
-            self._sent.append((step, self._generator or 0, bool(self._draws), rates))
+            self._host_rows.append((step, self._generator or 0, bool(self._draws), rates))
         self._clear()
         self._is_due = is_due(step + 1)
 
@@ -247,7 +247,7 @@ class RankTap:
 
     def take(self, numbers: Sequence[float]) -> RankRow:
         """The row that has arrived on the host."""
-        step, generator, draws, rates = self._sent.pop(0)
+        step, generator, draws, rates = self._host_rows.pop(0)
         n = len(self.groups)
         sizes = (n, n, 1, NUMBERS, NUMBERS, TEXTS, 1, 1)
         parts: list[list[float]] = []

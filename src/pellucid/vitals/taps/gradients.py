@@ -69,7 +69,7 @@ class Gradients:
             if parameter.grad is not None and not parameter.grad.is_sparse
         ]
         divisor = _divisor(optimiser)
-        if self._anatomy.looks_together:
+        if self._anatomy.gathers_tensors:
             # one at a time: no process may be able to hold all whole gradients
             for name, gradient in gradients:
                 self._take([(name, self._anatomy.read(gradient))], divisor, metrics)
