@@ -37,6 +37,7 @@ from pellucid.diagnosis.probes.weights import (
     probe_ties,
     probe_weights,
 )
+from pellucid.diagnosis.rank_state import compare_ranks, own_model
 from pellucid.errors import PellucidError
 
 #: The model runs on at most so much of a batch.
@@ -88,10 +89,32 @@ def check(
 
     Raises:
         PellucidError: the model does not map ids to logits, or the data has another form.
-        ConfigError: `ignore` names an unknown code.
+        ConfigError: `ignore` names an unknown code; or weights are sharded, and not all ranks call
+            this.
     """
     ignored = tuple(ignore)
     drop_ignored([], ignored)
+    run = ProbeRunner()
+    of_ranks = run(compare_ranks, model, optimizer, ids) or []
+    model, optimizer = own_model(model, optimizer)
+    findings = _check_one(
+        model, ids, labels, optimizer, tokenizer, loss, held_out, declared, ignored
+    )
+    return drop_ignored((*of_ranks, *findings), ignored)
+
+
+def _check_one(
+    model: nn.Module,
+    ids: Tensor | Sequence[Tensor] | Mapping[str, Any] | None,
+    labels: Tensor | None,
+    optimizer: Any | None,
+    tokenizer: Any | None,
+    loss: Reported | None,
+    held_out: Tensor | None,
+    declared: Expectations | None,
+    ignored: tuple[str, ...],
+) -> list[Finding]:
+    """The findings of this process's own model."""
     data = None
     is_call = isinstance(ids, Mapping) and any(isinstance(v, Tensor) for v in ids.values())
     if not is_call and not _is_of_rows(labels):

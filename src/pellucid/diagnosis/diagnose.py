@@ -34,7 +34,18 @@ _LASTING = 3
 #: A cause counts from this likelihood on; a training can go badly after so many updates.
 _LIKELY, _LONG = 0.8, 50
 #: Faults that make other probes fail too, such as random outputs: they take their turn first.
-_FIRST = ("DAT014", "RND001", "NUM001", "ATT002", "ATT001", "ATT005", "OPT003")
+_FIRST = (
+    "DAT014",
+    "RND001",
+    "NUM001",
+    "ATT002",
+    "ATT001",
+    "ATT005",
+    "OPT003",
+    "RNK008",
+    "RNK009",
+    "RNK001",
+)
 #: Effects of many causes: they take their turn last.
 _GENERAL = ("INI001", "LRN001", "DAT009", "FIT00[1-4]", "ARC01[1-3]", "UPD008", "OPT012", "OPT007")
 #: Signs that compare a loss with the loss of guessing tokens.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -22,7 +23,7 @@ from pellucid.saved_runs.folder import RunFolder
 from pellucid.saved_runs.load import read_config, read_plan
 from pellucid.saved_runs.open_checkpoint import open_checkpoint
 from pellucid.tasks import Reward
-from pellucid.training import Interrupts, Progress
+from pellucid.training import Event, Interrupts, Progress, Resumed, Watcher
 from pellucid.version import __version__
 
 #: What rank 0 announces of a run that has nothing left to do.
@@ -91,6 +92,7 @@ def follow(
     *,
     reward: Reward | None = None,
     inject: Inject | None = None,
+    watchers: Sequence[Watcher] = (),
 ) -> Path:
     """Train as another rank than 0: take the run that rank 0 announces, and say nothing.
 
@@ -99,6 +101,7 @@ def follow(
         interrupts: signals that stop all ranks.
         reward: judges answers, if the run learns from a reward.
         inject: replaces modules of the model.
+        watchers: functions that look into the job, if ranks share its weights: a look takes all.
 
     Returns:
         The folder of the run.
@@ -114,8 +117,19 @@ def follow(
         if announcement["checkpoint"] is not None:
             path = Path(announcement["checkpoint"])
             progress = restore(job, open_checkpoint(path, is_verified=True)[0])
-        run_together(job, progress, folder, [], interrupts)
+        with ExitStack() as watching:
+            shared_watchers = watchers if job.world.is_sharded else ()
+            observers = [watching.enter_context(watch(job, _ignore)) for watch in shared_watchers]
+            if progress.step:
+                resumed = Resumed(progress.step, job.total_steps, checkpoint="")
+                for observer in observers:
+                    observer(resumed)
+            run_together(job, progress, folder, observers, interrupts)
     return folder.path
+
+
+def _ignore(event: Event) -> None:
+    """Rank 0 records what all ranks have seen."""
 
 
 def announce_finished(world: World, folder: RunFolder) -> None:

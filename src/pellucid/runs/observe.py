@@ -44,8 +44,6 @@ def observe_job(
                 observer(event)
 
         all_observers = [record, *observers]
-        # they read weights and gradients, and a rank may hold only a share of them
-        watchers = () if job.world.is_sharded else watchers
         all_observers += [watching.enter_context(watcher(job, emit)) for watcher in watchers]
         for observer in all_observers:
             if isinstance(observer, Panel):

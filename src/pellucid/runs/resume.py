@@ -88,7 +88,8 @@ def resume(
         check_alike(world, run)
         if world.rank:
             rewards = find_reward(run.objective, reward)
-            return load(follow(world, active_interrupts, reward=rewards), force=True)
+            path = follow(world, active_interrupts, reward=rewards, watchers=watchers)
+            return load(path, force=True)
         with folder.locked(), add_display(show, observers) as all_observers:
             plan = read_plan(folder)
             place = find_place(folder, checkpoint)

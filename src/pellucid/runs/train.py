@@ -156,7 +156,10 @@ def train_config(
         check_teacher(run)
         if world.rank:
             find_shared_folder(world)
-            return load(follow(world, active_interrupts, reward=rewards, inject=inject), force=True)
+            return load(
+                follow(world, active_interrupts, reward=rewards, inject=inject, watchers=watchers),
+                force=True,
+            )
         target = None if out is None else Path(out)
         if target is not None:
             refuse_taken(target)

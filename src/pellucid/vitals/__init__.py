@@ -19,6 +19,7 @@ from pellucid.vitals.loop_watch import Watch
 from pellucid.vitals.model_parts import Anatomy, unwrap
 from pellucid.vitals.overhead_budget import MAX_OVERHEAD, Cost
 from pellucid.vitals.probe import Probe
+from pellucid.vitals.ranks.ranks import RankReport
 from pellucid.vitals.record import Point, Record
 from pellucid.vitals.rules import Rule, rules_of
 from pellucid.vitals.signs import Row, Sign, format_row, rows
@@ -40,6 +41,7 @@ __all__ = [
     "MarkName",
     "Point",
     "Probe",
+    "RankReport",
     "Record",
     "Row",
     "Rule",

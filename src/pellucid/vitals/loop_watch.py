@@ -6,7 +6,6 @@ make every few, the model's inside (see `probe`) less often. The overhead budget
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -20,26 +19,27 @@ from pellucid.errors import ConfigError
 from pellucid.training import Guard, guarded
 from pellucid.vitals.async_metrics import AsyncMetrics, Column
 from pellucid.vitals.call.first_call import FirstCallProbe
+from pellucid.vitals.inside_look import InsideLook
 from pellucid.vitals.ledger.ledger import COLUMN, Ledger
 from pellucid.vitals.logs import Log, log_to, send_signs
-from pellucid.vitals.model_parts import bare, part_ids, study
+from pellucid.vitals.model_parts import called_module
 from pellucid.vitals.part_losses import Losses, take_logged
-from pellucid.vitals.predictions import Other, Predicted
-from pellucid.vitals.probe import Probe, ProbeRunner
+from pellucid.vitals.predictions import Other
+from pellucid.vitals.probe import Probe
+from pellucid.vitals.ranks.ranks import Ranks
+from pellucid.vitals.ranks.tap import COLUMN as RANKS
 from pellucid.vitals.record import Point
 from pellucid.vitals.rules import rules_of
 from pellucid.vitals.schedule import LookSchedule
 from pellucid.vitals.signs import Sign
-from pellucid.vitals.taps.first_batch import FirstBatch, vocabulary_size
-from pellucid.vitals.taps.gradients import Gradients
+from pellucid.vitals.taps.first_batch import FirstBatch
 from pellucid.vitals.taps.hooks import Hooks, LastingHook
 from pellucid.vitals.taps.optimiser_steps import Steps
-from pellucid.vitals.update_sizes import Optimisers, Updates, rate_of, unwrap_optimisers
+from pellucid.vitals.update_sizes import Optimisers, rate_of, unwrap_optimisers
 from pellucid.vitals.verdicts import VerdictTracker
-from pellucid.vitals.watch_report import WatchReport
 
 
-class Watch(WatchReport):
+class Watch(InsideLook):
     """A training that is watched; see `watch`."""
 
     def __init__(
@@ -81,6 +81,8 @@ class Watch(WatchReport):
         self.first_call = FirstCallProbe(self.guard, enabled=probe is not False)
         self._hooks = Hooks(self.guard, LastingHook)
         self._losses = Losses()
+        #: the other processes that train this model; None if there are none
+        self._ranks: Ranks | None = None
         #: the thread that trains, once it is known: only that one may run the model
         self._thread: int | None = None
         self._steps = Steps(
@@ -90,18 +92,6 @@ class Watch(WatchReport):
         self.updates = 0
         #: functions that are called with a step and its signs, whenever there are new ones
         self.listeners: list[Callable[[int, Sequence[Sign]], None]] = []
-
-    def _study_model(self) -> None:
-        """Learn the parts of the model; also later, if it has new ones."""
-        parts = self.guard("the parts of the model", study, self._model)
-        self._anatomy = parts or bare(self._model)
-        self._parts = self.guard("the parts of the model", part_ids, self._anatomy.model)
-        self._updates = Updates(self._anatomy, self._optimisers)
-        self._gradients = Gradients(self._anatomy, self._optimisers)
-        self._predicted: Predicted | None = None
-        self._probe_runner: ProbeRunner | None = None
-        if isinstance(self._probe, Probe) and not self._anatomy.is_sharded:
-            self._probe_runner = ProbeRunner(self._anatomy, self._probe)
 
     # ---- attaching
 
@@ -116,20 +106,28 @@ class Watch(WatchReport):
             # load this before making hooks: then they also run in modules that are compiled later
             import_module("torch._dynamo")
             self._first_batch = self._first_batch or FirstBatch(self._model)
-            self._first_batch.attach(self._model, self._hooks)
+            self._first_batch.attach(called_module(self._model), self._hooks)
         if self._optimisers:
             self._steps.attach(self._hooks)
-            model = self._model if self._probe is None else None
+            model = called_module(self._model) if self._probe is None else None
             self.guard("the ledger", self._ledger.attach, model, self._hooks, self._first_batch)
+        self.guard("ranks", self._meet_ranks)
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: object = None, *_: object) -> None:
+        self.close(waits=kind is None)
 
-    def close(self) -> None:
-        """Remove all hooks and read the last numbers; a second call does nothing."""
+    def close(self, *, waits: bool = True) -> None:
+        """Remove all hooks and read the last numbers; a second call does nothing.
+
+        Args:
+            waits: whether to wait a little for the last numbers of other ranks.
+        """
         self._hooks.remove()
         self.flush()
         self._schedule.clock.pause()
+        if self._ranks is not None and not self._ranks.has_ended:
+            self.guard("ranks", self._ranks.end, self.updates, waits=waits)
+            self._share_loss(self._ranks, self.updates, [])
 
     # ---- calls from the loop
 
@@ -173,6 +171,8 @@ class Watch(WatchReport):
         if self._is_off:
             return
         self.guard("the ledger", self._ledger.gather, optimiser)
+        if self._ranks is not None:
+            self.guard("ranks", self._ranks.gather, optimiser)
         if not self._schedule.is_due("gradients"):
             return
         with self._schedule.look("gradients"):
@@ -202,6 +202,8 @@ class Watch(WatchReport):
                 self.guard("updates of weights", self._updates.begin)
                 self._gradients.clear()
         self.guard("the ledger", self._ledger.begin, self.updates + 1)
+        if self._ranks is not None:
+            self.guard("ranks", self._ranks.begin)
 
     def _take_rate(self) -> None:
         rate = rate_of(self._optimisers)
@@ -225,6 +227,8 @@ class Watch(WatchReport):
                 samples = self._gradients.samples
                 self.guard("updates of weights", self._updates.measure, samples, self._metrics)
         self.guard("the ledger", self._ledger.end, self.updates, self._metrics)
+        if self._ranks is not None:
+            self.guard("ranks", self._ranks.send, self.updates, self._metrics)
         runner, predicted = self._probe_runner, self._predicted
         if runner is not None and predicted is not None and self._schedule.is_due("inside"):
             with self._schedule.look("inside"):
@@ -234,53 +238,6 @@ class Watch(WatchReport):
         if self.stops_clock:
             self._schedule.clock.pause()
 
-    def _keep_up(self) -> None:
-        """Study the model again if a part was replaced, or other weights are trained now."""
-        parts = self.guard("the parts of the model", part_ids, self._anatomy.model)
-        if parts != self._parts:
-            self._study_model()
-
-    def _look_inside(self) -> None:
-        self._predicted = None
-        self._keep_up()
-        if self._probe_runner is None and not self._find_probe():
-            return
-        assert self._probe_runner is not None
-        self._predicted = self._probe_runner.measure(self._metrics)
-        self._gradients.called_modules = self._probe_runner.called_modules
-        if self._judge.guessing is None and self._judge.counts_tokens:
-            size = vocabulary_size(self._predicted, self._first_batch)
-            self._judge.guessing = None if size is None else math.log(size)
-        if self._predicted is not None:
-            self.guard("reference.*", self._compare, self._predicted)
-
-    def _find_probe(self) -> bool:
-        """Whether there are rows for a reading by now."""
-        if self._anatomy.is_sharded:
-            return False
-        first_batch = self._first_batch
-        probe = (
-            self._probe() if callable(self._probe) else first_batch.probe() if first_batch else None
-        )
-        if probe is None:
-            return False
-        self._probe_runner = ProbeRunner(self._anatomy, probe)
-        if first_batch is not None:
-            self._judge.baselines = first_batch.baselines() or self._judge.baselines
-        return True
-
-    def _compare(self, predicted: Predicted) -> None:
-        """Compare with another model, run each time: a reference that learns is a fault."""
-        name, call = self.other or ("reference", None)
-        if call is None and self._reference is not None and self._first_batch is not None:
-            call = self._first_batch.calling(self._reference)
-        if call is None or self._probe_runner is None:
-            return
-        other_predicted = self._probe_runner.predict(self._reference, call)
-        if other_predicted is not None:
-            first = self.updates == 0
-            predicted.record_comparison(name, other_predicted, self._metrics, first=first)
-
     def _judge_readings(self, arrived: tuple[int, list[tuple[Column, list[float]]]] | None) -> None:
         """Judge the readings of the last step; report them unless they are only a loss."""
         if arrived is None:
@@ -289,9 +246,13 @@ class Watch(WatchReport):
         for column, numbers in readings:
             if column.id == COLUMN:
                 self.guard("the ledger", self._ledger.judge, numbers, self._judge)
-        elsewhere = {COLUMN, *self.trainer_signs}
+            if column.id == RANKS and self._ranks is not None:
+                self.guard("ranks", self._ranks.take, numbers)
+        elsewhere = {COLUMN, RANKS, *self.trainer_signs}
         readings = take_logged(step, readings, self._judge.record)
         readings = [reading for reading in readings if reading[0].id not in elsewhere]
+        if self._ranks is not None and "ranks" not in self.guard.off:
+            readings = self._share_loss(self._ranks, step, readings)
         self._judge.read(step, readings)
         if not any(column.id != "loss" for column, _ in readings):
             return

@@ -6,7 +6,7 @@ cannot, the signs that need them are missing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, assert_never, cast
 
@@ -23,6 +23,7 @@ from pellucid.model.facts import (
     norm_facts,
     tensor_at,
 )
+from pellucid.parallel.collect import whole_tensor
 from pellucid.typed import named_modules
 
 
@@ -51,6 +52,8 @@ class Anatomy:
         parameters: trainable parameters by name, one name for each.
         matrices: names of the matrices inside blocks: no embeddings, output heads or gains.
         is_sharded: whether each process has only a part of every weight.
+        read: the numbers of a tensor for a look: this process's part, or the whole tensor if all
+            processes take looks together.
     """
 
     model: nn.Module
@@ -60,6 +63,12 @@ class Anatomy:
     parameters: dict[str, nn.Parameter]
     matrices: tuple[str, ...]
     is_sharded: bool = False
+    read: Callable[[Tensor], Tensor] = lambda tensor: local(tensor)
+
+    @property
+    def gathers_tensors(self) -> bool:
+        """Whether all processes of a sharded model take looks at the same time."""
+        return self.is_sharded and self.read is whole_tensor
 
     @property
     def is_ours(self) -> bool:
@@ -97,6 +106,12 @@ def unwrap(model: nn.Module) -> nn.Module:
                 break
         else:
             return cast("nn.Module", inner)
+
+
+def called_module(model: nn.Module) -> nn.Module:
+    """The module that each call of a model reaches, also one through `model.module`."""
+    inner: Any = model
+    return inner.module if type(model).__name__ == "DistributedDataParallel" else model
 
 
 def study(model: nn.Module) -> Anatomy:

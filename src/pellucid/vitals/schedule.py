@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from typing import Any, Literal, cast
 
@@ -50,6 +50,8 @@ class LookSchedule:
         #: seconds of training at the first update, which also warms up; updates since
         self._warm: float | None = None
         self._updates_timed = 0
+        #: lets all ranks of shared weights take the same readings; None if there is one process
+        self.agree: Callable[[int, set[Kind]], set[Kind]] | None = None
 
     def begin(self, step: int) -> None:
         """Choose the readings of this update: those that are due and fit into the budget."""
@@ -59,6 +61,9 @@ class LookSchedule:
         self._warm = training if self._warm is None else self._warm
         credited = self.credited
         due: set[Kind] = set()
+        self._now = frozenset()
+        if self.agree is not None and not is_shared(step):
+            return
         for kind in KINDS:
             if not self._fits({*due, kind}, credited):
                 continue
@@ -68,6 +73,7 @@ class LookSchedule:
                 due.add(kind)
                 self._credits[kind] = _MAX_REPETITIONS
                 self._next[kind] = _next_step(step, EVERY[kind])
+        due = due if self.agree is None else self.agree(step, due)
         for kind in due:
             self._budgets[kind].begin()
         self._now = frozenset(due)
@@ -142,6 +148,11 @@ def share_of(max_overhead: float | None) -> float | None:
 def _next_step(step: int, interval: int) -> int:
     """The next multiple; an early one first, for faults that appear at once."""
     return 5 if step < 5 <= interval else (step // interval + 1) * interval
+
+
+def is_shared(step: int) -> bool:
+    """Whether ranks that share weights may take readings at this update."""
+    return step == 1 or step % 5 == 0
 
 
 def _kind_of(id: str) -> Kind | None:

@@ -9,8 +9,6 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from pellucid.vitals.model_parts import local
-
 #: Most numbers of a matrix in a sample: enough to know its RMS to half a percent.
 _SAMPLE = 2**14
 #: Types of weights for which an update can be too small.
@@ -20,11 +18,8 @@ NO_VALUE = -1.0
 
 
 def sample(tensor: Tensor) -> Tensor:
-    """At most `_SAMPLE` numbers of a tensor, evenly spread; a view if possible.
-
-    Of a sharded tensor it takes this process's part: more would wait for other processes.
-    """
-    numbers = local(tensor.detach())
+    """At most `_SAMPLE` numbers of a tensor, evenly spread; a view if possible."""
+    numbers = tensor.detach()
     if numbers.is_complex():
         numbers = torch.view_as_real(numbers.resolve_conj())
     flat = numbers.reshape(-1)
@@ -48,7 +43,10 @@ def number_in(group: dict[str, Any], name: str) -> float | None:
 
 @dataclass(slots=True)
 class Step:
-    """One step of a matrix: samples of its old weights, its gradient and its change."""
+    """One step of a matrix: samples of its old weights, its gradient and its change.
+
+    `read` gives the numbers of a tensor of which this process may hold a part.
+    """
 
     parameter: nn.Parameter
     old_weights: Tensor
@@ -56,6 +54,7 @@ class Step:
     change: Tensor
     optimiser: torch.optim.Optimizer | None
     group: dict[str, Any]
+    read: Callable[[Tensor], Tensor]
 
 
 def is_adaptive(group: dict[str, Any]) -> bool:
@@ -99,7 +98,7 @@ def _rms_t(step: Step) -> Tensor | None:
     if "exp_avg_sq" not in state or "step" not in state or eps is None:
         return None
     correction = 1 - step.group["betas"][1] ** state["step"]
-    v = sample(state["exp_avg_sq"]).float() / (
+    v = sample(step.read(state["exp_avg_sq"])).float() / (
         correction.to(step.gradient) if isinstance(correction, Tensor) else correction
     )
     return (step.gradient.square() / v.clamp(min=eps**2)).mean().sqrt()

@@ -85,10 +85,12 @@ def _begin(job: Job, options: dict[str, Any]) -> tuple[Watch, Rows]:
     # each update samples its own answers, and your code rewards them: do not run it for a reading
     first = None if isinstance(job.objective, PolicyGradient) else job.batch(0, batch_size)
     job_rows = Rows(job, first)
+    # answers are sampled by all ranks in step, so no look of a rank may sample them
+    is_sampled = isinstance(job.objective, PolicyGradient) and job.world.is_sharded
     watch = Watch(
         job.model,
         job.optimiser.parts,
-        probe=job_rows.probe,
+        probe=_no_probe if is_sampled else job_rows.probe,
         reference=None,
         clip_norm=job.settings.clip_norm,
         **options,
@@ -101,6 +103,10 @@ def _begin(job: Job, options: dict[str, Any]) -> tuple[Watch, Rows]:
     watch.trainer_signs = {"gradient.norm"}
     watch.stops_clock = True
     return watch, job_rows
+
+
+def _no_probe() -> None:
+    """There are no rows to look at."""
 
 
 def _find_excuses(job: Job) -> dict[str, str]:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from pellucid.errors import ConfigError
 from pellucid.vitals.async_metrics import AsyncMetrics
-from pellucid.vitals.model_parts import Anatomy, local
+from pellucid.vitals.model_parts import Anatomy
 from pellucid.vitals.step_signs import (
     NO_VALUE,
     STEP_SIGNS,
@@ -40,10 +40,14 @@ class Updates:
         self._optimisers = tuple(optimisers)
         #: samples of the weights before an update
         self._weights: dict[str, Tensor] = {}
-        # read before training begins, because this waits for the device
-        self._from_zero = {
-            name for name in anatomy.matrices if not bool(local(anatomy.parameters[name]).any())
-        }
+        # read before training begins, because this waits for the device; other processes may
+        # not be here yet
+        self._from_zero = None if anatomy.is_sharded else self._find_zeros()
+
+    def _find_zeros(self) -> set[str]:
+        """The matrices that are all zero."""
+        parameters, read = self._anatomy.parameters, self._anatomy.read
+        return {name for name in self._anatomy.matrices if not bool(read(parameters[name]).any())}
 
     @property
     def adaptive(self) -> bool:
@@ -55,12 +59,11 @@ class Updates:
     @torch.no_grad()
     def begin(self) -> None:
         """Keep samples of the weights before an update."""
-        matrices = {name: self._anatomy.parameters[name] for name in self._anatomy.matrices}
-        self._weights = {
-            name: sample(matrix).clone()
-            for name, matrix in matrices.items()
-            if local(matrix).numel()
-        }
+        if self._from_zero is None:
+            self._from_zero = self._find_zeros()
+        parameters, read = self._anatomy.parameters, self._anatomy.read
+        samples = {name: sample(read(parameters[name])).clone() for name in self._anatomy.matrices}
+        self._weights = {name: x for name, x in samples.items() if x.numel()}
 
     @torch.no_grad()
     def measure(self, gradients: Mapping[str, Tensor], metrics: AsyncMetrics) -> None:
@@ -83,16 +86,17 @@ class Updates:
     ) -> None:
         groups = groups_by_parameter(self._optimisers)
         ratios: list[Tensor] = []
+        from_zero = self._from_zero or set()
         by_sign: dict[str, dict[str, Tensor]] = {}
         for name, gradient in gradients.items():
             parameter, old_weights = self._anatomy.parameters[name], weights[name]
-            change = (sample(parameter) - old_weights).float()
+            change = (sample(self._anatomy.read(parameter)) - old_weights).float()
             ratio = rms(change) / rms(old_weights.float()).clamp(min=1e-30)
             # matrices that began at zero (adapters, outputs) have no size to compare with
-            ratios.append(torch.full_like(ratio, NO_VALUE) if name in self._from_zero else ratio)
-            step = Step(
-                parameter, old_weights, gradient, change, *groups.get(id(parameter), _NO_GROUP)
-            )
+            ratios.append(torch.full_like(ratio, NO_VALUE) if name in from_zero else ratio)
+            optimiser, group = groups.get(id(parameter), _NO_GROUP)
+            read = self._anatomy.read
+            step = Step(parameter, old_weights, gradient, change, optimiser, group, read)
             for sign, measure in STEP_SIGNS.items():
                 value = metrics.guard(sign, measure, step)
                 if value is not None:
@@ -115,21 +119,19 @@ class Updates:
         )
 
     def _gains(self, metrics: AsyncMetrics) -> None:
-        gains = {
-            name: rms(local(gain.detach()).float() + norm.facts.gain_offset)
+        numbers = {
+            name: self._anatomy.read(norm.gain.detach()).float() + norm.facts.gain_offset
             for name, norm in self._anatomy.norms.items()
-            if (gain := norm.gain) is not None and local(gain).numel()
+            if norm.gain is not None
         }
+        gains = {name: rms(x) for name, x in numbers.items() if x.numel()}
         if gains:
             metrics.record("norm.gain", lambda: torch.stack(list(gains.values())), tuple(gains))
 
     def _embeddings(self, metrics: AsyncMetrics) -> None:
         """RMS of some tokens' vectors, and how much it differs from token to token."""
-        largest = max(
-            (local(module.weight) for module in self._anatomy.embeddings.values()),
-            key=len,
-            default=None,
-        )
+        weights = [module.weight for module in self._anatomy.embeddings.values()]
+        largest = self._anatomy.read(max(weights, key=len)) if weights else None
         if largest is None or largest.ndim != 2 or not largest.numel():
             return
         vectors = largest.detach()[:: -(-len(largest) // _VECTORS)].float()

@@ -17,6 +17,7 @@ from pellucid.vitals.overhead_budget import Cost
 from pellucid.vitals.part_losses import Losses
 from pellucid.vitals.predictions import Predicted
 from pellucid.vitals.probe import Probe, ProbeRunner
+from pellucid.vitals.ranks.ranks import RankReport, Ranks
 from pellucid.vitals.schedule import LookSchedule
 from pellucid.vitals.signs import Row, Sign, format_row, rows
 from pellucid.vitals.taps.first_batch import FirstBatch
@@ -24,9 +25,12 @@ from pellucid.vitals.update_sizes import Updates
 from pellucid.vitals.verdicts import VerdictTracker
 
 _SHARDED = (
-    "the weights are sharded over processes, which would all have to take readings at the same "
-    "time: softmax, variance, predictions and KL are not watched, and gradients only of this "
-    "process's part"
+    "the weights are sharded over processes, which do not take readings at the same time; call "
+    "watch on every rank (not FSDP1). Only gradients of this process's part are watched"
+)
+_CALLS = (
+    "the weights are sharded over processes: the loop's first call is not repeated, because each "
+    "process would have to repeat it as often"
 )
 _NO_BATCH = (
     "no training batch has been seen yet, and none will be if the model is compiled with "
@@ -36,6 +40,7 @@ _GAPS = (
     "the ledger has {n} of {of} updates, as many as the budget pays for: raise max_overhead to see "
     "the updates between them too"
 )
+_SILENT = "rank {ranks} has shown nothing: call watch on every rank, so that they can be compared"
 #: Gaps are worth a word if the ledger has a smaller share of the updates.
 _SHARE = 0.5
 
@@ -51,6 +56,7 @@ class WatchState(NamedTuple):
         n_losses: How many losses the loop has passed to `w.step`.
         marks: What the ledger saw in every update, by name.
         calls: The calls of the model since the last update, and the most before one.
+        ranks: What the comparison with other processes has shown; None if there are none.
     """
 
     judge: VerdictTracker
@@ -60,6 +66,7 @@ class WatchState(NamedTuple):
     n_losses: int
     marks: Mapping[MarkName, Mark]
     calls: tuple[int, int]
+    ranks: RankReport | None = None
 
 
 class WatchReport:
@@ -78,6 +85,7 @@ class WatchReport:
     first_call: FirstCallProbe
     _first_batch: FirstBatch | None
     _probe_runner: ProbeRunner | None
+    _ranks: Ranks | None
     _predicted: Predicted | None
     #: the thread that trains, once it is known: only that one may run the model
     _thread: int | None
@@ -95,12 +103,18 @@ class WatchReport:
     @property
     def state(self) -> WatchState:
         """All that causes are found from; a probe only for the thread that trains."""
-        runner = self._probe_runner if self._thread in (None, get_ident()) else None
+        # a model whose weights are shared runs only while all ranks take a look
+        may_run = self._thread in (None, get_ident()) and not self._anatomy.is_sharded
+        runner = self._probe_runner if may_run else None
         probe = None if runner is None else runner.probe
         count = self._losses.n_added
         ledger, calls = self._ledger, self._ledger.events.open_calls
+        ranks = self._ranks
+        marks: Mapping[MarkName, Mark] = ledger.marks
+        marks = marks if ranks is None else {**marks, **ranks.marks}
+        report = None if ranks is None else ranks.report
         return WatchState(
-            self._judge, self._anatomy, self._optimisers, probe, count, ledger.marks, calls
+            self._judge, self._anatomy, self._optimisers, probe, count, marks, calls, report
         )
 
     @property
@@ -113,6 +127,8 @@ class WatchReport:
         runner, predicted = self._probe_runner, self._predicted
         reasons = {} if runner is None else dict(runner.missing)
         if self._anatomy.is_sharded:
+            reasons["call.*"] = _CALLS
+        if self._anatomy.is_sharded and not self._anatomy.gathers_tensors:
             reasons["probe"] = _SHARDED
         elif runner is None:
             reason = "" if self._first_batch is None else self._first_batch.reason
@@ -121,6 +137,8 @@ class WatchReport:
             reasons["predictions.certain"] = (
                 "the targets of the model's outputs are not known: pass probe=Probe(...)"
             )
+        if self._ranks is not None and (silent := self._ranks.silent):
+            reasons["ranks"] = _SILENT.format(ranks=", ".join(map(str, silent)))
         if "loss.value" not in self._judge.signs:
             reasons["loss.value"] = "no loss was passed: call w.step(loss)"
         if not self._optimisers:

@@ -11,6 +11,7 @@ from pellucid.diagnosis.causes import (
     objective,
     optimiser,
     preferences,
+    ranks,
     rates,
     reference,
     rewards,
@@ -36,6 +37,7 @@ CAUSES: tuple[Cause, ...] = (
     *reference.CAUSES,
     *preferences.CAUSES,
     *rewards.CAUSES,
+    *ranks.CAUSES,
     *config_warnings.CAUSES,
 )
 

@@ -34,7 +34,9 @@ def too_high(view: HistoryView) -> Candidate | None:
     if len(runaways) < (1 if is_far or _rises(view) or large_update is not None else _ENOUGH):
         return None
     likely = 0.5 + 0.1 * len(runaways) + (0.15 if is_hurt else 0) - (0.25 if sudden else 0)
-    values: dict[str, Any] = dict.fromkeys(("update", "score", "size", "kl", "grown", "stride", "full"))
+    values: dict[str, Any] = dict.fromkeys(
+        ("update", "score", "size", "kl", "grown", "stride", "full")
+    )
     values |= {name: value for name, (value, _) in runaways.items()}
     return suspect(
         "OPT005",

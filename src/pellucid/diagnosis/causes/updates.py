@@ -40,7 +40,7 @@ class Sighting:
             return None
         return suspect(
             self.key,
-            _sure(mark),
+            likelihood(mark),
             times=mark.n_seen,
             n=mark.n_seeable,
             share=mark.share,
@@ -57,7 +57,7 @@ def put_back(view: HistoryView) -> Candidate | None:
     again = mark.n_seen >= limit("UPD001", "times")
     return suspect(
         "UPD001",
-        _sure(mark) if again else 0.6,
+        likelihood(mark) if again else 0.6,
         times=mark.n_seen,
         lost=mark.value,
         step=mark.first,
@@ -109,7 +109,7 @@ def no_movement(view: HistoryView) -> Candidate | None:
         return None
     return suspect(
         "OPT002/history",
-        _sure(mark),
+        likelihood(mark),
         which="No",
         ratio=0.0,
         place="every matrix",
@@ -160,7 +160,7 @@ def at_rest(view: HistoryView) -> Candidate | None:
     began_later = mark.first > limit("UPD007", "start")
     return suspect(
         "UPD007",
-        _sure(mark),
+        likelihood(mark),
         dropout=dropout,
         step=mark.first,
         severity=None if began_later else "note",
@@ -209,7 +209,7 @@ def always_cut(view: HistoryView) -> Candidate | None:
         return None
     return suspect(
         "UPD008",
-        _sure(mark),
+        likelihood(mark),
         cut=mark.value,
         n=mark.n_seen,
         step=mark.first,
@@ -229,7 +229,7 @@ def severity_of_cuts(view: HistoryView, *, adapts: bool) -> Severity | None:
     return "note" if view.has_full_steps or view.goes_well else None
 
 
-def _sure(mark: Mark) -> float:
+def likelihood(mark: Mark) -> float:
     """Laplace's rule of succession for something that sound loops never show."""
     return min(0.98, (mark.n_seen + 1) / (mark.n_seen + 2))
 

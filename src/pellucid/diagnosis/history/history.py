@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from pellucid import config
 from pellucid.diagnosis.finding import Finding
-from pellucid.vitals import Mark, MarkName
+from pellucid.vitals import Mark, MarkName, RankReport
 
 #: (update, value) in the order of updates.
 Points = tuple[tuple[int, float], ...]
@@ -112,7 +112,8 @@ class History:
     pellucid's own runs have a `config`, which fixes change. `samples` are greedy answers to one
     prompt. `measures` are the columns of preferences and rewards, by their kinds in
     `logs/columns.toml`; `gains` are the margins or rewards of a history built without `measures`.
-    `marks` are what the ledger saw in every update, by name.
+    `marks` are what the ledger saw in every update, by name; `ranks` is what the comparison of
+    several processes has shown.
 
     Attributes:
         name: of the training.
@@ -139,3 +140,4 @@ class History:
     measures: Mapping[str, Points] = field(default_factory=dict[str, Points])
     gains: Points = ()
     marks: Mapping[MarkName, Mark] = field(default_factory=dict[MarkName, Mark])
+    ranks: RankReport | None = None

@@ -82,6 +82,7 @@ def history_of_watch(
         findings=(*findings, *(f for f in loop_findings if f.code not in codes)),
         stopped=_not_finite(losses, norms, signs),
         marks=watched.marks,
+        ranks=watched.ranks,
     )
 
 

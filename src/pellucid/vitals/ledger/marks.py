@@ -36,6 +36,14 @@ MarkName = Literal[
     "known_rows",
     "one_class",
     "stride",
+    "unshared",
+    "apart",
+    "twins",
+    "alike",
+    "unweighted",
+    "halved",
+    "summed",
+    "rates_apart",
 ]
 #: Values of a mark that are kept, and checksums of weights.
 _VALUES, _CHECKSUMS = 256, 2**17

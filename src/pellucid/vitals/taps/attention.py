@@ -30,6 +30,7 @@ from pellucid.model.facts import (
     tensor_at,
 )
 from pellucid.model.views import View, distances
+from pellucid.parallel.collect import whole_outputs
 from pellucid.training import Guard
 from pellucid.typed import named_modules
 from pellucid.vitals.async_metrics import AsyncMetrics
@@ -117,7 +118,8 @@ def _hook(model: nn.Module, hooks: Hooks, note: Note) -> None:
 
 def _save_output(projections: dict[str, Tensor], role: str) -> Any:
     def hook(module: nn.Module, inputs: Any, output: Tensor) -> None:
-        projections[role] = output
+        # ranks may share the heads
+        projections[role] = whole_outputs(module, output)
 
     return hook
 
@@ -134,7 +136,7 @@ def _tap(
         positions, view = cast("Positions", inputs[1]), cast("View", inputs[2])
         q, k = projections.pop("query"), projections.pop("key")
         if facts.norms_over_all_heads or facts.norms_after_rotation or facts.query_norm is None:
-            q, k = split_heads(q, facts.n_heads), split_heads(k, facts.n_kv_heads)
+            q, k = (split_heads(part, part.shape[-1] // facts.d_head) for part in (q, k))
         if not facts.norms_after_rotation:
             if facts.clip is not None:
                 q, k = (part.clamp(-facts.clip, facts.clip) for part in (q, k))
@@ -212,8 +214,8 @@ def _tap_cross(
             return
         padding = inputs[1].padding
         mask = None if padding is None else padding[:, None, None, :]
-        q = split_heads(projections.pop("query"), facts.n_heads)
-        k = split_heads(projections.pop("key"), facts.n_kv_heads)
+        q, k = projections.pop("query"), projections.pop("key")
+        q, k = (split_heads(part, part.shape[-1] // facts.d_head) for part in (q, k))
         note(name, by_rows(q, k, _scored(layer, facts, mask, None)))
 
     hooks.after(layer.get_submodule(facts.query), _PART, _save_output(projections, "query"))

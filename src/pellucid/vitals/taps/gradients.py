@@ -17,11 +17,11 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 from pellucid.vitals.async_metrics import AsyncMetrics
-from pellucid.vitals.model_parts import Anatomy, local
+from pellucid.vitals.model_parts import Anatomy
 from pellucid.vitals.step_signs import sample
 from pellucid.vitals.update_sizes import groups_by_parameter
 
-#: Names of parameters, each with this process's part of its gradient.
+#: Names of parameters, each with its gradient, or this process's part of it.
 _NamedGradients = list[tuple[str, Tensor]]
 
 
@@ -64,15 +64,25 @@ class Gradients:
         self._n_missing += sum(self._takes_part(name) for name in no_gradient)
         self._n_expected += len(parameters)
         gradients = [
-            (name, local(parameter.grad))
+            (name, parameter.grad)
             for name, parameter in parameters.items()
             if parameter.grad is not None and not parameter.grad.is_sparse
         ]
-        # a process may have no part of a small tensor
-        gradients = [(name, gradient) for name, gradient in gradients if gradient.numel()]
-        if not gradients:
-            return
         divisor = _divisor(optimiser)
+        if self._anatomy.gathers_tensors:
+            # one at a time: no process may be able to hold all whole gradients
+            for name, gradient in gradients:
+                self._take([(name, self._anatomy.read(gradient))], divisor, metrics)
+            return
+        parts = [(name, self._anatomy.read(gradient)) for name, gradient in gradients]
+        # a process may have no part of a small tensor
+        parts = [(name, part) for name, part in parts if part.numel()]
+        if parts:
+            self._take(parts, divisor, metrics)
+
+    def _take(
+        self, gradients: _NamedGradients, divisor: Tensor | None, metrics: AsyncMetrics
+    ) -> None:
         metrics.guard("gradient.norm", self._take_norms, gradients, divisor)
         metrics.guard("gradient.zeros", self._take_samples, gradients, divisor)
 

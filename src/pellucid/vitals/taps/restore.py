@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from pellucid.parallel.collect import resharded
 from pellucid.typed import eagerly
 from pellucid.vitals.taps.hooks import silenced
 from pellucid.vitals.taps.undo_writes import WritesUndone
@@ -45,7 +46,7 @@ def restoring(model: nn.Module) -> Generator[None]:
 @contextmanager
 def reading_mode(model: nn.Module) -> Generator[None]:
     """Run the model in evaluation mode, eager, without gradients; restore it at the end."""
-    with torch.no_grad(), eagerly(), restoring(model), WritesUndone():
+    with torch.no_grad(), eagerly(), restoring(model), WritesUndone(), resharded(model):
         for module in model.modules():
             module.training = False
         yield

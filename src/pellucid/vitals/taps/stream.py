@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from pellucid.model.experts import ROUTERS
 from pellucid.model.facts import tensor_at
+from pellucid.parallel.collect import whole_inputs
 from pellucid.training import Guard
 from pellucid.typed import named_modules
 from pellucid.vitals.async_metrics import AsyncMetrics
@@ -109,6 +110,7 @@ class _StreamMeasurements:
             # an expert that few tokens use is judged by its load
             few = ".experts." in name and x is not None and len(x) < _FEWEST_TOKENS
             if x is not None and not few:
+                x = whole_inputs(module, x)  # ranks may share the units
                 largest_inputs = x.detach().abs().flatten(0, -2).amax(0)
                 least = (_DEAD * largest_inputs.amax()).clamp(min=_ASLEEP, max=_DEAD)
                 self.note("units.dead", name, lambda: (largest_inputs < least).double().mean())

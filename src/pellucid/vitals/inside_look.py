@@ -1,0 +1,175 @@
+"""The half of a watch that looks inside the model, alone or together with other ranks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from torch import Tensor, nn
+
+from pellucid.parallel.collect import Collect, collect, whole_tensor
+from pellucid.training import Guard
+from pellucid.vitals.async_metrics import AsyncMetrics
+from pellucid.vitals.model_parts import bare, called_module, part_ids, study
+from pellucid.vitals.part_losses import Readings
+from pellucid.vitals.predictions import Other, Predicted
+from pellucid.vitals.probe import Probe, ProbeRunner
+from pellucid.vitals.ranks.ranks import Ranks
+from pellucid.vitals.schedule import KINDS, Kind
+from pellucid.vitals.taps.first_batch import pays_tokens
+from pellucid.vitals.taps.gradients import Gradients
+from pellucid.vitals.taps.hooks import Hooks
+from pellucid.vitals.update_sizes import Updates
+from pellucid.vitals.watch_report import WatchReport
+
+#: How long a rank waits for the others before a look; they have just shared their gradients.
+_LOOK_SECONDS = 20.0
+
+
+class SharedLooks:
+    """The agreement of all ranks on their looks; rank 0 decides.
+
+    Args:
+        collect: the ranks.
+        guard: what it has switched off has to be the same on all ranks.
+    """
+
+    def __init__(self, collect: Collect, guard: Guard) -> None:
+        self._collect = collect
+        self._guard = guard
+
+    def agree(self, step: int, due: set[Kind]) -> set[Kind] | None:
+        """The looks of all ranks at an update.
+
+        Args:
+            step: the update.
+            due: what this rank would look at.
+
+        Returns:
+            None if a rank did not come, or has switched off other measurements than this one.
+        """
+        request = {"due": sorted(due), "off": sorted(self._guard.off)}
+        replies = self._collect.meet(f"look-{step}", request, seconds=_LOOK_SECONDS)
+        if replies is None or any(reply["off"] != replies[0]["off"] for reply in replies):
+            return None
+        return {kind for kind in KINDS if kind in replies[0]["due"]}
+
+
+class InsideLook(WatchReport):
+    """Runs the model over fixed rows, and meets the other ranks of a training."""
+
+    _model: nn.Module
+    _metrics: AsyncMetrics
+    _hooks: Hooks
+    _gradients: Gradients
+    #: the probe, or a function that makes one later
+    _probe: Probe | Callable[[], Probe | None] | None
+    _reference: nn.Module | None
+    #: the model that predictions are compared with, and the call for its logits
+    other: tuple[Other, Callable[[], Tensor | None]] | None
+    #: whether a look reads whole tensors of sharded weights: all ranks take it together
+    _reads_whole = False
+
+    def _study_model(self) -> None:
+        """Learn the parts of the model; also later, if it has new ones."""
+        parts = self.guard("the parts of the model", study, self._model)
+        self._anatomy = parts or bare(self._model)
+        if self._reads_whole and self._anatomy.is_sharded:
+            self._anatomy = replace(self._anatomy, read=whole_tensor)
+        self._parts = self.guard("the parts of the model", part_ids, self._anatomy.model)
+        self._updates = Updates(self._anatomy, self._optimisers)
+        self._gradients = Gradients(self._anatomy, self._optimisers)
+        self._predicted: Predicted | None = None
+        self._probe_runner: ProbeRunner | None = None
+        if isinstance(self._probe, Probe) and not self._is_partial:
+            self._probe_runner = ProbeRunner(self._anatomy, self._probe)
+
+    @property
+    def _is_partial(self) -> bool:
+        """Whether this process sees a part of the weights only."""
+        return self._anatomy.is_sharded and not self._anatomy.gathers_tensors
+
+    # ---- other ranks
+
+    def _meet_ranks(self) -> None:
+        """Meet the other processes that train this model, if there are any."""
+        model, others = self._model, collect(type(self._anatomy.model).__name__)
+        is_cut = any(hasattr(p, "full_tensor") for p in self._anatomy.parameters.values())
+        if self._anatomy.is_sharded and is_cut:
+            self._reads_whole = True
+            self._study_model()
+            self._schedule.agree = (
+                None if others is None else partial(self._agree, SharedLooks(others, self.guard))
+            )
+        if others is not None and self._probe is None and self._optimisers:
+            anatomy, optimisers, clock = self._anatomy, self._optimisers, self._schedule.clock
+            self._ranks = Ranks(others, model, anatomy, optimisers, self.guard, clock)
+            self._ranks.attach(called_module(model), self._hooks)
+
+    def _agree(self, shared: SharedLooks, step: int, due: set[Kind]) -> set[Kind]:
+        """The looks that all ranks take now; if one is missing, each goes on alone."""
+        agreed = self.guard("looks of all ranks", shared.agree, step, due)
+        if agreed is None:
+            self._schedule.agree, self._reads_whole = None, False
+            self._study_model()
+        return due - {"inside"} if agreed is None else agreed
+
+    def _share_loss(self, ranks: Ranks, step: int, readings: Readings) -> Readings:
+        """Judge the mean loss of all ranks, once they have shown theirs; the other readings."""
+        for column, values in readings:
+            if column.id == "loss":
+                ranks.add_loss(step, values[0])
+        for loss_step, loss in self.guard("ranks", ranks.whole_losses) or []:
+            self._judge.loss(loss_step, loss)
+        return [reading for reading in readings if reading[0].id != "loss"]
+
+    # ---- the look
+
+    def _keep_up(self) -> None:
+        """Study the model again if a part was replaced, or other weights are trained now."""
+        parts = self.guard("the parts of the model", part_ids, self._anatomy.model)
+        if parts != self._parts:
+            self._study_model()
+
+    def _look_inside(self) -> None:
+        self._predicted = None
+        self._keep_up()
+        if self._probe_runner is None and not self._find_probe():
+            return
+        assert self._probe_runner is not None
+        self._predicted = self._probe_runner.measure(self._metrics)
+        self._gradients.called_modules = self._probe_runner.called_modules
+        if self._judge.guessing is None and self._judge.counts_tokens:
+            size = vocabulary_size(self._predicted, self._first_batch)
+            self._judge.guessing = None if size is None else math.log(size)
+        if self._predicted is not None:
+            self.guard("reference.*", self._compare, self._predicted)
+
+    def _find_probe(self) -> bool:
+        """Whether there are rows for a reading by now."""
+        if self._is_partial:
+            return False
+        first_batch = self._first_batch
+        probe = (
+            self._probe() if callable(self._probe) else first_batch.probe() if first_batch else None
+        )
+        if probe is None:
+            return False
+        self._probe_runner = ProbeRunner(self._anatomy, probe)
+        if first_batch is not None:
+            self._judge.baselines = first_batch.baselines() or self._judge.baselines
+        return True
+
+    def _compare(self, predicted: Predicted) -> None:
+        """Compare with another model, run each time: a reference that learns is a fault."""
+        name, call = self.other or ("reference", None)
+        if call is None and self._reference is not None and self._first_batch is not None:
+            call = self._first_batch.calling(self._reference)
+        if call is None or self._probe_runner is None:
+            return
+        other_predicted = self._probe_runner.predict(self._reference, call)
+        if other_predicted is not None:
+            first = self.updates == 0
+            predicted.record_comparison(name, other_predicted, self._metrics, first=first)
