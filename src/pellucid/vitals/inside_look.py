@@ -18,7 +18,7 @@ from pellucid.vitals.predictions import Other, Predicted
 from pellucid.vitals.probe import Probe, ProbeRunner
 from pellucid.vitals.ranks.ranks import Ranks
 from pellucid.vitals.schedule import KINDS, Kind
-from pellucid.vitals.taps.first_batch import pays_tokens
+from pellucid.vitals.taps.first_batch import vocabulary_size
 from pellucid.vitals.taps.gradients import Gradients
 from pellucid.vitals.taps.hooks import Hooks
 from pellucid.vitals.update_sizes import Updates

@@ -50,12 +50,6 @@ class Parser(argparse.ArgumentParser):
             getattr(arguments, "parser", self).refuse(unknown)
         return arguments
 
-    def error(self, message: str) -> NoReturn:
-        """End with what is wrong; all ranks of a training have these words: rank 0 says it."""
-        if os.environ.get("WORLD_SIZE", "1") != "1" and os.environ.get("RANK", "0") != "0":
-            self.exit(ExitCode.BAD_INPUT)
-        super().error(message)
-
     def refuse(self, unknown: Sequence[str]) -> NoReturn:
         """End with the words that are unknown, and the flags that were perhaps meant."""
         flags = [word.partition("=")[0] for word in unknown if word.startswith("-")]
@@ -65,7 +59,12 @@ class Parser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
-        """End with what is wrong; the usage only if it is short."""
+        """End with what is wrong; the usage only if it is short.
+
+        All ranks of a training have these words: rank 0 says it.
+        """
+        if os.environ.get("WORLD_SIZE", "1") != "1" and os.environ.get("RANK", "0") != "0":
+            self.exit(ExitCode.BAD_INPUT)
         usage = self.format_usage()
         head = usage if usage.count("\n") <= _LONGEST_USAGE else f"usage: {self.prog} ...\n"
         help_words = " ".join(["pellucid", *self.prog.split()[1:], "--help"])

@@ -71,7 +71,7 @@ def written_over(view: HistoryView) -> Candidate | None:
     if mark is not None and mark.value > limit("UPD010", "size"):
         return suspect(
             "UPD010",
-            _sure(mark),
+            likelihood(mark),
             n=mark.n_seeable,
             share=mark.share,
             value=mark.value,
