@@ -37,20 +37,23 @@ def own_model(model: nn.Module, optimizer: Any) -> tuple[nn.Module, Any]:
         ConfigError: the ranks share products, or not all ranks of sharded weights call this.
     """
     model = unwrap(model)
+    others, copies = collect("check of copies"), dict[int, Any]()
     if not any(hasattr(parameter, "full_tensor") for parameter in model.parameters()):
-        return model, optimizer
+        if others is None:
+            return model, optimizer
+        # DistributedDataParallel would lose its hooks on parameters that a probe moves
+        plain = _plain_module(model, copies)
+        return plain, None if optimizer is None else _plain_optimiser(optimizer, copies)
     if not read_different_rows(model):
         raise ConfigError(
             "check: the ranks share the products of this model, so no rank can run it alone: check "
             "the model before it is divided"
         )
-    others = collect("check of shares")
     if others is not None and others.meet("gather", None, seconds=_GATHER_SECONDS) is None:
         raise ConfigError(
             "check: the weights are sharded, and not all ranks called check within "
             f"{_GATHER_SECONDS:.0f} s: call it on every rank"
         )
-    copies: dict[int, Any] = {}
     with torch.no_grad():
         plain = _plain_module(model, copies)
         return plain, None if optimizer is None else _plain_optimiser(optimizer, copies)
