@@ -125,26 +125,28 @@ def _plain_module(module: nn.Module, copies: dict[int, Any]) -> Any:
         return copies[id(module)]
     kind = type(module)
     is_sharded = kind.__bases__[0].__name__ == "FSDPModule"
-    plain: Any = object.__new__(kind.__bases__[1] if is_sharded else kind)
+    plain: Any = object.__new__(cast("Any", kind.__bases__[1] if is_sharded else kind))
     copies[id(module)] = plain
-    for name, value in vars(module).items():
+    state: dict[str, Any] = vars(module)
+    own: dict[str, Any] = vars(plain)
+    for name, value in state.items():
         if isinstance(value, MethodType) and value.__self__ is module:
             continue  # FSDP gathers weights around it
         if name.endswith(("_hooks", "_hooks_with_kwargs")) and isinstance(value, dict):
             hooks = cast("dict[int, Any]", value)
             value = type(hooks)((key, hook) for key, hook in hooks.items() if not _is_fsdp(hook))
-        plain.__dict__[name] = value
-    plain.__dict__["_parameters"] = {
+        own[name] = value
+    own["_parameters"] = {
         name: None if p is None else _plain_parameter(p, copies)
-        for name, p in module._parameters.items()
+        for name, p in state["_parameters"].items()
     }
-    plain.__dict__["_buffers"] = {
+    own["_buffers"] = {
         name: None if buffer is None else whole_tensor(buffer).clone()
-        for name, buffer in module._buffers.items()
+        for name, buffer in state["_buffers"].items()
     }
-    plain.__dict__["_modules"] = {
+    own["_modules"] = {
         name: None if child is None else _plain_module(child, copies)
-        for name, child in module._modules.items()
+        for name, child in state["_modules"].items()
     }
     return plain
 

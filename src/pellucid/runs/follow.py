@@ -121,7 +121,7 @@ def follow(
             shared_watchers = watchers if job.world.is_sharded else ()
             observers = [watching.enter_context(watch(job, _ignore)) for watch in shared_watchers]
             if progress.step:
-                resumed = Resumed(progress.step, job.total_steps, checkpoint="")
+                resumed = Resumed(step=progress.step, total_steps=job.total_steps, checkpoint="")
                 for observer in observers:
                     observer(resumed)
             run_together(job, progress, folder, observers, interrupts)

@@ -92,8 +92,9 @@ def _code_checksum(code: types.CodeType) -> int:
 
 
 def _constant_text(value: Any) -> str:
-    items = cast("frozenset[Any]", value) if isinstance(value, frozenset) else None
-    return repr(value) if items is None else repr(sorted(map(repr, items)))
+    if isinstance(value, frozenset):
+        return repr(sorted(map(repr, cast("frozenset[Any]", value))))
+    return repr(value)
 
 
 def repeated_order(examples: int) -> tuple[int, int] | None:

@@ -123,7 +123,7 @@ class RankTap:
         rows = gradient.detach().reshape(-1, gradient.shape[-1])
         self._paid.append(paid_and_weight(rows, logits, stride))
         if self.reads_shares:
-            engine: Any = torch.autograd.Variable._execution_engine
+            engine: Any = cast("Any", torch.autograd.Variable)._execution_engine
             engine.queue_callback(self._read_averaged)
 
     def _read_generator(self) -> int:
