@@ -128,7 +128,7 @@ def _plain_module(module: nn.Module, copies: dict[int, Any]) -> Any:
     plain: Any = object.__new__(cast("Any", kind.__bases__[1] if is_sharded else kind))
     copies[id(module)] = plain
     state: dict[str, Any] = vars(module)
-    own: dict[str, Any] = vars(plain)
+    own = cast("dict[str, Any]", vars(plain))
     for name, value in state.items():
         if isinstance(value, MethodType) and value.__self__ is module:
             continue  # FSDP gathers weights around it
