@@ -90,16 +90,22 @@ class Ranks(World):
         trained = [parameter for parameter in parameters if parameter.requires_grad]
         # an expert that no token of this rank chose has no gradient here, but maybe elsewhere
         used = torch.tensor([float(p.grad is not None) for p in trained])
+        if any(parameter.device.type != "cpu" for parameter in trained):
+            # the host needs the answer, and would wait for a collective of the device
+            used = torch.tensor(self.largest(*(int(is_used) for is_used in used)))
+            counts = list[Tensor]()
+        else:
+            counts = [used]
         for parameter in trained:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
         gradients = [self.local(p.grad) for p in trained if p.grad is not None]
         dtype = torch_type(self._settings.reduce)
         if dtype == torch.float32:  # all in the same collective
-            self.sum_([*gradients, *numbers, used])
+            self.sum_([*gradients, *numbers, *counts])
         else:
             self.sum_(gradients, dtype)
-            self.sum_([*numbers, used])
+            self.sum_([*numbers, *counts])
         for parameter, count in zip(trained, used, strict=True):
             if not bool(count):
                 parameter.grad = None
