@@ -24,7 +24,8 @@ def equal_rewards(view: HistoryView) -> Candidate | None:
     share = _share_without_spread(view)
     if share is not None and share >= limit("RLH001", "groups"):
         level = "unknown" if reward is None else f"{reward:.3g}"
-        severity = "fault" if share == 1 else None  # then nothing at all is learnt
+        # answers that are all as good as they can be have no spread either
+        severity = _severity_if_it_learns(view) or ("fault" if share == 1 else None)
         return suspect("RLH001/log", share=share, reward=level, severity=severity)
     if len(norms) < _LEAST_NORMS or share is not None:
         return None
@@ -83,9 +84,9 @@ def answers_cut_off(view: HistoryView) -> Candidate | None:
 def _severity_if_it_learns(view: HistoryView) -> Severity | None:
     """A note if the reward rises: what is unusual does not hinder the policy then."""
     points = view.history.measures.get("reward", ())
-    if len(points) < limit("RLH003", "rows"):
+    if len(points) < _LEAST_ROWS:
         return None
-    start, end = ends(points)
+    start, end = ends(points, least=min(_LEAST_ROWS, len(points) // 2))
     return "note" if end > start + noise(view.measure("reward")) else None
 
 
