@@ -228,6 +228,13 @@ CAUSES: dict[str, tuple[str, Callable[[], History]]] = {
     "parts not divided": ("LOS007", but(losses=tuple((n, 4 * v) for n, v in curve(GUESSING, 2.5)))),
     "labels not moved": ("LOS001", but(losses=flat(0.1), signs={"loss.probe": (GUESSING, 9.0)})),
     "sign turned": ("LOS009", but(losses=curve(-GUESSING, -30.0))),
+    "a loss of pairs turned round": ("LOS009", but(facts=DPO, losses=curve(-math.log(2), -9.0))),
+    "swapped betas, and a loss that rises": (
+        "OPT016",
+        but(
+            facts={"betas": (0.95, 0.3)}, losses=tuple((n, GUESSING + 0.2 * n) for n in range(200))
+        ),
+    ),
     "softmax twice": (
         "LOS008",
         but(losses=curve(GUESSING, 4.3), grad_norms=low(0.05)),

@@ -273,6 +273,17 @@ def test_mask_that_shows_only_padding_is_turned_round() -> None:
     assert hidden(real * 2.0) is None
 
 
+def test_weights_too_small_for_tokens_to_meet_say_nothing_of_a_mask() -> None:
+    model = both_sides()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1e-4)
+    w = trained(model, masked)
+    assert "call.right" not in {sign.id for sign in w.signs}
+    assert "ATT008" not in {finding.code for finding in findings(w)}
+    assert "call.right" in {sign.id for sign in trained(both_sides(), masked).signs}
+
+
 def test_head_of_zeros_hides_what_outputs_depend_on() -> None:
     w = trained(quiet(), next_tokens)
     assert findings(w) == []

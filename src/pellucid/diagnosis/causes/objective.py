@@ -98,12 +98,14 @@ def maximised(view: HistoryView) -> Candidate | None:
 def negative_loss(view: HistoryView) -> Candidate | None:
     """A loss below zero, although its objective is never negative."""
     negative = [(s, v) for s, v in view.history.losses if v < -0.05]
-    if view.facts.on_preferences or view.facts.on_rewards or len(negative) < 3:
+    if view.facts.on_rewards or len(negative) < 3:
         return None
+    if view.facts.on_preferences and negative[0] != view.history.losses[0]:
+        return None  # a corrected loss of pairs may fall below 0, but none begins there
     if (view.first("targets.single") or 0.0) > limit("LOS009", "single"):
         return None  # the gradient names targets: other terms, or advantages, are negative
     step, first = negative[0]
-    if first > -limit("LOS009", "nats"):
+    if first > -limit("LOS009", "nats") and not view.facts.on_preferences:
         return None  # -log p turned round begins far below 0, and a policy's loss near 0
     return suspect("LOS009/history", first=first, last=negative[-1][1], step=step)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -27,9 +27,10 @@ from pellucid.vitals.call.alignment import (
 from pellucid.vitals.call.arguments import Arguments
 from pellucid.vitals.call.dependence import Repetition, change, shorter, with_changes
 from pellucid.vitals.call.paid_targets import PaidTargets
+from pellucid.vitals.call.places import count_changed, places_to_change
 from pellucid.vitals.call.positions import PositionNotes
 
-#: The most forward passes of the probe; it needs five at most.
+#: The most forward passes of the probe; it needs seven at most.
 MAX_PASSES = 30
 #: The share of a planned run that its passes may take; an update counts as three passes.
 _SHARE_OF_RUN, _PASSES_OF_UPDATE = 0.02, 3
@@ -136,12 +137,12 @@ class CallProbe:
         tokens, targets = self._tokens_and_targets()
         aligned = None if tokens is None else alignment(tokens, cast("Tensor", targets))
         is_text = arguments.inputs.ndim > 1 and arguments.inputs.shape[1] > 1
-        places = _places(arguments.inputs, tokens, targets, aligned) if is_text else []
+        places = places_to_change(arguments.inputs, tokens, targets, aligned) if is_text else []
         is_changed = torch.zeros(arguments.inputs.shape[: 2 if is_text else 1], dtype=torch.bool)
         for row, (first, last, _) in enumerate(places):
             is_changed[row, first:last] = True
         if not is_text:
-            is_changed[: _n_changed(arguments.inputs)] = True
+            is_changed[: count_changed(arguments.inputs)] = True
         variant = with_changes(arguments, arguments.ids, is_changed.to(arguments.inputs.device))
         notes = PositionNotes(arguments.inputs)
         with self._repeat.noting(notes.note):
@@ -154,7 +155,7 @@ class CallProbe:
         changes = change(before, after)
         signs = notes.signs() | target_rows.count_classes(arguments, before)
         signs |= self._drop_hidden(
-            {"call.inputs": float(changes[: _n_changed(arguments.inputs)].max())}
+            {"call.inputs": float(changes[: count_changed(arguments.inputs)].max())}
         )
         if self._repeat.mixes_rows or len(arguments.inputs) == 1:
             return signs
@@ -180,10 +181,11 @@ class CallProbe:
         if aligned.is_clear:
             read = max(float(changes[row, place]) for row, (_, _, place) in enumerate(places))
             signs = self._aligned(aligned, self._over_rounding(read), future)
-            is_copied = "targets.unmasked" not in signs or is_unmasked(tokens, targets)
-            return signs if is_copied else {}
+            return signs if "targets.unmasked" not in signs or is_unmasked(tokens, targets) else {}
         if is_masked(tokens, targets):
-            return self._drop_hidden({"call.right": future})
+            starts = [first for first, _, _ in places]
+            moved = future or self._move_of_later(starts)
+            return self._drop_hidden({"call.right": future}) if moved else {}
         dense = float((targets != IGNORED).double().mean())
         if future and self._call.arguments.source is None:
             mask = self._call.arguments.tensor(self._call.arguments.mask)
@@ -195,6 +197,11 @@ class CallProbe:
         if paid and ids is not None:
             signs["targets.scrambled"] = scrambled(ids, paid.all)
         return signs
+
+    def _move_of_later(self, starts: list[int]) -> float:
+        is_allowed = self._may_take(2)
+        moved = self._repeat.move_of_later(self._call.arguments, starts) if is_allowed else 0.0
+        return self._over_rounding(moved)
 
     def _aligned(self, aligned: Alignment, read: float, future: float) -> dict[str, float]:
         """Signs of targets that the inputs hold, by their offset."""
@@ -259,42 +266,3 @@ class CallProbe:
         if paid is None or tokens is None or paid.rows.shape != tokens.shape:
             return None, None
         return tokens, paid.rows
-
-
-def _places(
-    inputs: Tensor, tokens: Tensor | None, targets: Tensor | None, aligned: Alignment | None
-) -> list[tuple[int, int, int]]:
-    """For each row but the last: the first and the last place to change, and one that is paid for.
-
-    A row changes from the target's own place on, or only there if the target is at or before the
-    place that is paid for.
-    """
-    time = inputs.shape[1]
-    is_aligned = aligned is not None and aligned.is_clear
-    offset = aligned.offset if aligned is not None and is_aligned else 1
-    places: list[tuple[int, int, int]] = []
-    n_changed = _n_changed(inputs)
-    for row in range(n_changed):
-        middle = max(1, time * (row + 1) // (n_changed + 1))
-        paid: list[int] = []
-        if tokens is not None and targets is not None:
-            paid = _paid_places(tokens[row], targets[row], offset, exact=is_aligned)
-        place = min(paid, key=lambda t: abs(t + offset - middle), default=middle - offset)
-        first = min(max(0, place + offset), time - 1)
-        places.append((first, time if offset > 0 else first + 1, min(max(0, place), time - 1)))
-    return places
-
-
-def _n_changed(inputs: Tensor) -> int:
-    """How many rows are changed: all but the last one; one if there is no other."""
-    return max(1, len(inputs) - 1)
-
-
-def _paid_places(inputs: Tensor, targets: Tensor, offset: int, *, exact: bool) -> list[int]:
-    time = len(inputs)
-    paid: list[int] = cast("Any", (targets != IGNORED).nonzero()[:, 0]).tolist()
-    return [
-        t
-        for t in paid
-        if 0 <= t + offset < time and (not exact or bool(inputs[t + offset] == targets[t]))
-    ]
