@@ -40,7 +40,9 @@ def test_posted_logs_hold_numbers_and_addresses_and_no_prose() -> None:
     assert len(set(addresses)) == len(addresses)
     for log in LOGS:
         assert re.fullmatch(
-            r"https://github\.com/[\w.-]+/[\w.-]+/(issues|pull)/\d+(#[\w-]+)?", log["address"]
+            r"https://(github\.com/[\w.-]+/[\w.-]+/(issues|pull)/\d+(#[\w-]+)?"
+            r"|discuss\.pytorch\.org/t/[\w-]+/\d+/\d+)",
+            log["address"],
         )
         if log.get("told", True):
             assert set(log["expected"]) <= set(read_codes())

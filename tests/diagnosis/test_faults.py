@@ -15,12 +15,13 @@ OF_CALLS = {
     "ATT009",
     "ATT010",
     "ATT011",
-    *(f"DAT0{number}" for number in range(13, 22)),
+    *(f"DAT0{number}" for number in range(13, 23)),
     "LOS014",
     "LOS015",
     "LOS016",
     "LOS017",
     "POS003",
+    "POS004",
 }
 
 

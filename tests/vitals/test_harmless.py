@@ -395,8 +395,8 @@ def test_every_sign_may_raise_while_it_is_judged(id: str) -> None:
 
 
 INSIDE = [
-    "pellucid.vitals.loop_watch.study",
-    "pellucid.vitals.loop_watch.part_ids",
+    "pellucid.vitals.inside_look.study",
+    "pellucid.vitals.inside_look.part_ids",
     "pellucid.vitals.loop_watch.LookSchedule.begin",
     "pellucid.vitals.loop_watch.FirstBatch.attach",
     "pellucid.vitals.ledger.ledger.Ledger.attach",

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from pellucid.vitals.model_parts import local
 from pellucid.vitals.step_signs import STEP_SIGNS, Step
 
 
@@ -28,7 +29,9 @@ def test_decoupled_decay_is_no_part_of_the_effective_step(
     parameter.grad = torch.ones(4, 4)
     optimiser.step()
     moved = parameter.detach() - old
-    step = Step(parameter, old, parameter.grad, moved, optimiser, optimiser.param_groups[0])
+    step = Step(
+        parameter, old, parameter.grad, moved, optimiser, optimiser.param_groups[0], read=local
+    )
     value = STEP_SIGNS["update.effective_step"](step)
     assert value is not None
     # the first step of Adam is as large as the learning rate; the decay would add 5 times that

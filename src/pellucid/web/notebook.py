@@ -7,7 +7,7 @@ traces, gradients, receipts, attributions, runs and configs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from html import escape
 from importlib import import_module
@@ -23,6 +23,7 @@ from pellucid.explain.chapter_types import Receipt
 from pellucid.explain.gradients import ModelGradients
 from pellucid.explain.trace_types import Gradients
 from pellucid.explain.tracing import ModelTrace
+from pellucid.explain.why.html_tables import attribution_table, html_table, receipt_table
 from pellucid.json_text import json_text
 from pellucid.reader import parse_json
 from pellucid.report.card import config_table, run_card
@@ -35,8 +36,6 @@ from pellucid.web.run_registry import RunRegistry
 from pellucid.web.sentence_view import SentenceView
 from pellucid.web.session import Session
 
-#: Most rows of a table; another one says how many there are.
-_MOST_ROWS = 64
 _HEIGHT = 760
 _CARD_HEIGHT = 640
 _WIDGET_TYPE = "application/vnd.jupyter.widget-view+json"
@@ -112,7 +111,7 @@ def summarise(trace: Trace) -> str:
             zip(view.pieces, view.ids, view.surprisals(), strict=True)
         )
     ]
-    return _table(repr(trace), ("token", "text", "id", "bits"), rows)
+    return html_table(repr(trace), ("token", "text", "id", "bits"), rows)
 
 
 def summarise_gradients(gradients: Gradients) -> str:
@@ -120,30 +119,7 @@ def summarise_gradients(gradients: Gradients) -> str:
     norms = sorted(gradients.norms.items(), key=lambda item: -item[1])
     weights = dict(gradients.trace.model.named_parameters())
     rows = [(name, short(weights[name].numel()), f"{norm:.4g}") for name, norm in norms]
-    return _table(repr(gradients), ("parameter", "numbers", "length"), rows)
-
-
-def summarise_receipt(receipt: Receipt) -> str:
-    """A receipt as a table: its number twice, its formula, and the operands."""
-    verdict = "they agree" if receipt.agrees else f"they differ by more than {receipt.allowed:.3g}"
-    rows: list[tuple[object, ...]] = [
-        ("the model's number", f"{receipt.model:.8g}", receipt.address),
-        ("computed again", f"{receipt.recomputed:.8g}", verdict),
-        ("formula", receipt.formula, receipt.source),
-        *(("operand", f"{item.value:.8g}", item.address) for item in receipt.operands),
-    ]
-    return _table(receipt.title, ("", "value", "where"), rows)
-
-
-def summarise_attribution(attribution: Attribution) -> str:
-    """Why a word: the parts of the model, the largest first, whatever its sign."""
-    word, other = attribution.rivals.names
-    caption = (
-        f"{word!r} rather than {other!r}: a logit difference of "
-        f"{attribution.rivals.difference:+.4g}, of which the parts give {attribution.total:+.4g}"
-    )
-    rows = [(part.name, part.kind, f"{part.share:+.4g}") for part in attribution.largest]
-    return _table(caption, ("part", "kind", "share"), rows)
+    return html_table(repr(gradients), ("parameter", "numbers", "length"), rows)
 
 
 def framed(html: str, *, height: int = _HEIGHT) -> str:
@@ -179,18 +155,6 @@ def _widget_class() -> Any:
     return type("PageWidget", (anywidget.AnyWidget,), {"_esm": _CELL, "page": page})
 
 
-def _table(caption: str, titles: tuple[str, ...], rows: Sequence[tuple[object, ...]]) -> str:
-    head = "".join(f"<th>{escape(title)}</th>" for title in titles)
-    lines = ["".join(f"<td>{escape(str(cell))}</td>" for cell in row) for row in rows[:_MOST_ROWS]]
-    if len(rows) > _MOST_ROWS:
-        lines.append(f'<td colspan="{len(titles)}">{len(rows) - _MOST_ROWS} more</td>')
-    body = "".join(f"<tr>{line}</tr>" for line in lines)
-    return (
-        f"<table><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead>"
-        f"<tbody>{body}</tbody></table>"
-    )
-
-
 def show_run(run: Run) -> str:
     """The card of a run in a frame, which keeps its style from the notebook's."""
     return framed(run_card(run), height=_CARD_HEIGHT)
@@ -200,7 +164,7 @@ ModelTrace.face = staticmethod(render_notebook)
 ModelTrace.live = staticmethod(show_live)
 ModelGradients.face = staticmethod(summarise_gradients)
 # the rooms below know nothing of notebooks
-setattr(Receipt, "_repr_html_", summarise_receipt)  # noqa: B010
-setattr(Attribution, "_repr_html_", summarise_attribution)  # noqa: B010
+setattr(Receipt, "_repr_html_", receipt_table)  # noqa: B010
+setattr(Attribution, "_repr_html_", attribution_table)  # noqa: B010
 setattr(Run, "_repr_html_", show_run)  # noqa: B010
 setattr(config.Run, "_repr_html_", config_table)  # noqa: B010

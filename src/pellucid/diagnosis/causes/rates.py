@@ -100,7 +100,7 @@ def faint_rate(view: HistoryView) -> Candidate | None:
     low = limit("OPT013", "faint") * highest
     if len(rates) < 2 or not 0 < rates[-1][1] < low:
         return None
-    start = max(step for step, rate in rates if rate >= low) + 1
+    start = max((step for step, rate in rates if rate >= low), default=0) + 1
     if view.updates - start < max(10, round(limit("OPT013", "share") * view.updates)):
         return None
     severity = "note" if view.facts.pretrained else "warn"

@@ -23,7 +23,7 @@ _SPARSE = 0.6
 #: A mask fills at least so many places, of the number of targets, if it is not where they are.
 _ELSEWHERE = 0.5
 #: At least this share of the targets stands elsewhere among the inputs, if both are of one text.
-_KNOWN = 0.3
+_SHARED_IDS = 0.3
 #: With fewer different ids, other targets may have the same counts by chance.
 _FEWEST_IDS = 16
 
@@ -131,7 +131,7 @@ def foreign(
     n = int(is_paid.sum())
     size = int(max(inputs.max(), targets.max())) + 1
     counts = torch.bincount(inputs[is_inner & ~is_paid].flatten(), minlength=size)
-    if float((counts[targets[is_paid]] > 0).float().mean()) < _KNOWN:
+    if float((counts[targets[is_paid]] > 0).float().mean()) < _SHARED_IDS:
         return 0.0  # inputs that are another text than the targets have no mask to be found
     counts[targets[is_paid]] = 0
     usual = int(counts.argmax())

@@ -184,8 +184,8 @@ class CallProbe:
             return signs if "targets.unmasked" not in signs or is_unmasked(tokens, targets) else {}
         if is_masked(tokens, targets):
             starts = [first for first, _, _ in places]
-            moved = future or self._move_of_later(starts)
-            return self._drop_hidden({"call.right": future}) if moved else {}
+            movement = future or self._move_of_later(starts)
+            return self._drop_hidden({"call.right": future}) if movement else {}
         dense = float((targets != IGNORED).double().mean())
         if future and self._call.arguments.source is None:
             mask = self._call.arguments.tensor(self._call.arguments.mask)
@@ -200,8 +200,8 @@ class CallProbe:
 
     def _move_of_later(self, starts: list[int]) -> float:
         is_allowed = self._may_take(2)
-        moved = self._repeat.move_of_later(self._call.arguments, starts) if is_allowed else 0.0
-        return self._over_rounding(moved)
+        movement = self._repeat.move_of_later(self._call.arguments, starts) if is_allowed else 0.0
+        return self._over_rounding(movement)
 
     def _aligned(self, aligned: Alignment, read: float, future: float) -> dict[str, float]:
         """Signs of targets that the inputs hold, by their offset."""
