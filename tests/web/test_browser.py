@@ -98,6 +98,7 @@ def test_a_perturbed_weight_changes_the_page_and_its_receipts_still_tick(
 ) -> None:
     page = opened("#chapter=scores&l=1&h=1&t=4&o=2")
     before = page.get_attribute("[data-number=model]", "data-exact")
+    page.wait_for_load_state("networkidle")  # a backward pass needs the weights as they were
     model = session.shelf.load("run0").model
     assert model.decoder is not None
     weight = model.decoder.blocks[1].attention.query.weight
@@ -112,6 +113,7 @@ def test_a_perturbed_weight_changes_the_page_and_its_receipts_still_tick(
         assert again.query_selector_all(".receipt.differs") == []
         read = trace(session.shelf.load("run0"), SENTENCE)
         assert float(after) == pytest.approx(float(read["L1.H1.scores"][4, 2]), rel=1e-6)
+        again.wait_for_load_state("networkidle")
     finally:
         with torch.no_grad():
             weight.copy_(kept)
