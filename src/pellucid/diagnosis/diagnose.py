@@ -86,9 +86,7 @@ def diagnose(
         for candidate in (*probed, *fitting)
         if candidate.code not in ignored and not _is_intended(candidate.finding, by_design)
     ]
-    sick = _find_sick(history)
-    if view.comes_down:
-        sick.pop("loss.value", None)
+    sick = _find_sick(view)
     roots = _find_roots(candidates)
     findings = [_with_symptoms(root.finding, sick) for root in _share_belief(roots, fitting)]
     explained = [pattern for root in roots for pattern in read_codes()[root.code].explains]
@@ -191,12 +189,14 @@ def _is_intended(finding: Finding, by_design: Expectations) -> bool:
     return is_of_frozen and by_design.is_frozen(finding.where) and bool(finding.where)
 
 
-def _find_sick(history: History) -> dict[str, Reading]:
+def _find_sick(view: HistoryView) -> dict[str, Reading]:
     """Signs that stayed sick, each with the reading that completes the first sick row."""
     sick: dict[str, Reading] = {}
-    is_of_tokens = not (history.facts.on_preferences or history.facts.on_rewards)
-    for id, readings in history.signs.items():
-        if id in _OF_TOKENS and not is_of_tokens:
+    silent = ("loss.value",) if view.comes_down else ()
+    if view.facts.on_preferences or view.facts.on_rewards:
+        silent = _OF_TOKENS
+    for id, readings in view.history.signs.items():
+        if id in silent:
             continue
         words = [reading.word for reading in readings]
         for i in range(_LASTING, len(words) + 1):

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from pellucid.diagnosis.finding import Finding, describe
 from pellucid.errors import ConfigError
-from pellucid.parallel.collect import Collect, collect, read_different_rows, whole_tensor
+from pellucid.parallel.collect import Collect, collect, is_share, read_different_rows, whole_tensor
 from pellucid.vitals.model_parts import unwrap
 from pellucid.vitals.ranks.comparison import compare_norms, differences
 from pellucid.vitals.ranks.measures import checksums, norms
@@ -38,22 +38,20 @@ def own_model(model: nn.Module, optimizer: Any) -> tuple[nn.Module, Any]:
     """
     model = unwrap(model)
     others, copies = collect("check of copies"), dict[int, Any]()
-    if not any(hasattr(parameter, "full_tensor") for parameter in model.parameters()):
-        if others is None:
-            return model, optimizer
-        # DistributedDataParallel would lose its hooks on parameters that a probe moves
-        plain = _plain_module(model, copies)
-        return plain, None if optimizer is None else _plain_optimiser(optimizer, copies)
-    if not read_different_rows(model):
-        raise ConfigError(
-            "check: the ranks share the products of this model, so no rank can run it alone: check "
-            "the model before it is divided"
-        )
-    if others is not None and others.meet("gather", None, seconds=_GATHER_SECONDS) is None:
-        raise ConfigError(
-            "check: the weights are sharded, and not all ranks called check within "
-            f"{_GATHER_SECONDS:.0f} s: call it on every rank"
-        )
+    if any(map(is_share, model.parameters())):
+        if not read_different_rows(model):
+            raise ConfigError(
+                "check: the ranks share the products of this model, so no rank can run it alone: "
+                "check the model before it is divided"
+            )
+        if others is not None and others.meet("gather", None, seconds=_GATHER_SECONDS) is None:
+            raise ConfigError(
+                "check: the weights are sharded, and not all ranks called check within "
+                f"{_GATHER_SECONDS:.0f} s: call it on every rank"
+            )
+    elif others is None:
+        return model, optimizer
+    # a copy: DistributedDataParallel would lose its hooks on parameters that a probe moves
     with torch.no_grad():
         plain = _plain_module(model, copies)
         return plain, None if optimizer is None else _plain_optimiser(optimizer, copies)
@@ -73,7 +71,7 @@ def compare_ranks(model: nn.Module, optimizer: Any, ids: object) -> list[Finding
     weights = {
         name: p.detach() for name, p in unwrap(model).named_parameters() if p.is_floating_point()
     }
-    plain = {name: p for name, p in weights.items() if not hasattr(p, "full_tensor")}
+    plain = {name: p for name, p in weights.items() if not is_share(p)}
     batch = next((t for t in _tensors(ids) if t.ndim), None)
     optimisers = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else []
     state = {
@@ -128,23 +126,23 @@ def _plain_module(module: nn.Module, copies: dict[int, Any]) -> Any:
     plain: Any = object.__new__(cast("Any", kind.__bases__[1] if is_sharded else kind))
     copies[id(module)] = plain
     state: dict[str, Any] = vars(module)
-    own = cast("dict[str, Any]", vars(plain))
+    plain_state = cast("dict[str, Any]", vars(plain))
     for name, value in state.items():
         if isinstance(value, MethodType) and value.__self__ is module:
             continue  # FSDP gathers weights around it
         if name.endswith(("_hooks", "_hooks_with_kwargs")) and isinstance(value, dict):
             hooks = cast("dict[int, Any]", value)
             value = type(hooks)((key, hook) for key, hook in hooks.items() if not _is_fsdp(hook))
-        own[name] = value
-    own["_parameters"] = {
+        plain_state[name] = value
+    plain_state["_parameters"] = {
         name: None if p is None else _plain_parameter(p, copies)
         for name, p in state["_parameters"].items()
     }
-    own["_buffers"] = {
+    plain_state["_buffers"] = {
         name: None if buffer is None else whole_tensor(buffer).clone()
         for name, buffer in state["_buffers"].items()
     }
-    own["_modules"] = {
+    plain_state["_modules"] = {
         name: None if child is None else _plain_module(child, copies)
         for name, child in state["_modules"].items()
     }

@@ -98,9 +98,10 @@ class Draft:
         self._forget_wrong_guesses(ids)
         text = list(ids)
         for n in range(limit):
-            logits = self._reader.next_logits(torch.tensor([text]))
+            row = torch.tensor([text])
+            logits = self._reader.next_logits(row)
             self._read = list(text)
-            penalised = penalise_repetition(logits, torch.tensor([text]), self._sampling)
+            penalised = penalise_repetition(logits, row, self._sampling)
             text.append(int(choose(penalised, self._uniforms.ahead(n), self._sampling)))
         return text[len(ids) :]
 

@@ -112,6 +112,11 @@ class Collect:
         return "/".join((self._prefix, *map(str, parts)))
 
 
+def is_share(tensor: Tensor) -> bool:
+    """Whether a tensor is one that ranks share, of which this one may hold a part."""
+    return hasattr(tensor, "full_tensor")
+
+
 def whole_tensor(tensor: Tensor) -> Tensor:
     """The whole of a tensor of which each rank may hold a share: all ranks have to call this."""
     gather: Any = getattr(tensor, "full_tensor", None)
@@ -140,7 +145,7 @@ def whole_inputs(layer: nn.Module, inputs: Tensor) -> Tensor:
 
 def _joined(layer: nn.Module, features: Tensor, *, dimension: int) -> Tensor:
     weight: Any = getattr(layer, "weight", None)
-    if hasattr(features, "full_tensor"):
+    if is_share(features):
         return whole_tensor(features)
     for axis, placement in enumerate(getattr(weight, "placements", ())):
         if placement.is_shard(dimension):

@@ -9,7 +9,7 @@ from functools import partial
 
 from torch import Tensor, nn
 
-from pellucid.parallel.collect import Collect, collect, whole_tensor
+from pellucid.parallel.collect import Collect, collect, is_share, whole_tensor
 from pellucid.training import Guard
 from pellucid.vitals.async_metrics import AsyncMetrics
 from pellucid.vitals.model_parts import bare, called_module, part_ids, study
@@ -96,7 +96,7 @@ class InsideLook(WatchReport):
     def _meet_ranks(self) -> None:
         """Meet the other processes that train this model, if there are any."""
         model, others = self._model, collect(type(self._anatomy.model).__name__)
-        is_cut = any(hasattr(p, "full_tensor") for p in self._anatomy.parameters.values())
+        is_cut = any(map(is_share, self._anatomy.parameters.values()))
         if self._anatomy.is_sharded and is_cut:
             self._reads_whole = True
             self._study_model()

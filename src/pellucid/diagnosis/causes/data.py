@@ -139,13 +139,12 @@ def at_chance(view: HistoryView) -> Candidate | None:
     update = view.usual("update.ratio", after=view.warm_up_end)
     if not readings or start is None or end is None or not view.facts.betas:
         return None
-    n, guessing = len(view.losses) // 4, math.log(max(1.0, readings[0].value))
-    if view.updates - view.warm_up_end < limit("DAT009", "updates") or not n:
+    if view.updates - view.warm_up_end < limit("DAT009", "updates") or not view.quarters:
         return None
     if not all(map(math.isfinite, view.losses)):
         return None  # another cause reports these values
-    quarters = [statistics.fmean(view.losses[i * n : (i + 1) * n]) for i in range(4)]
-    below = guessing - min(*quarters, end)
+    guessing = math.log(max(1.0, readings[0].value))
+    below = guessing - min(*view.quarters, end)
     is_moving = update is not None and update > limit("DAT009", "update")
     if below > limit("DAT009", "chance") or not is_moving:
         return None

@@ -78,6 +78,12 @@ class HistoryView:
             return None
         return mark
 
+    def weights_with(self, name: MarkName) -> str:
+        """The first weights that many ranks saw a mark in; empty if it is not known."""
+        ranks = self.history.ranks
+        names = [] if ranks is None else list(ranks.places.get(name, ()))
+        return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
     def at_clip(self, norm: float) -> bool:
         """Whether a norm has the clipping limit: some tools measure norms after clipping."""
         return self.facts.clip_norm is not None and norm >= 0.98 * self.facts.clip_norm
@@ -154,6 +160,12 @@ class HistoryView:
         if start is None or guessing is None or self.fall is None:
             return False
         return start > guessing + learnt and self.fall > learnt
+
+    @property
+    def quarters(self) -> list[float]:
+        """The mean loss of each quarter; none of fewer than four losses."""
+        n = len(self.losses) // 4
+        return [sum(self.losses[i * n : (i + 1) * n]) / n for i in range(4)] if n else []
 
     @property
     def rose(self) -> float | None:

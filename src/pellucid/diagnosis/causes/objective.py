@@ -66,7 +66,7 @@ def climbing(view: HistoryView) -> Candidate | None:
     if guessing is None and (start < limit("LOS009", "nats") or view.facts.on_rewards):
         return None
     guessing = start if guessing is None else guessing
-    quarters = [sum(view.losses[i * n : (i + 1) * n]) / n for i in range(4)]
+    quarters = view.quarters
     rises = sorted(quarters) == quarters
     # one batch may be easy; five in a row are not
     lowest = min(sum(view.losses[i : i + 5]) / 5 for i in range(4 * n - 4))
@@ -100,13 +100,14 @@ def negative_loss(view: HistoryView) -> Candidate | None:
     negative = [(s, v) for s, v in view.history.losses if v < -0.05]
     if view.facts.on_rewards or len(negative) < 3:
         return None
-    if view.facts.on_preferences and negative[0] != view.history.losses[0]:
-        return None  # a corrected loss of pairs may fall below 0, but none begins there
     if (view.first("targets.single") or 0.0) > limit("LOS009", "single"):
         return None  # the gradient names targets: other terms, or advantages, are negative
     step, first = negative[0]
-    if first > -limit("LOS009", "nats") and not view.facts.on_preferences:
-        return None  # -log p turned round begins far below 0, and a policy's loss near 0
+    # a corrected loss of pairs may fall below 0, but none begins there;
+    # -log p turned round begins far below 0, and a policy's loss near 0
+    of_pairs, begins_there = view.facts.on_preferences, negative[0] == view.history.losses[0]
+    if not (begins_there if of_pairs else first <= -limit("LOS009", "nats")):
+        return None
     return suspect("LOS009/history", first=first, last=negative[-1][1], step=step)
 
 

@@ -7,26 +7,8 @@ from __future__ import annotations
 
 from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect
 from pellucid.diagnosis.causes.history_view import HistoryView
-from pellucid.diagnosis.causes.updates import Sighting, likelihood
+from pellucid.diagnosis.causes.updates import Sighting
 from pellucid.diagnosis.finding import limit
-from pellucid.vitals import MarkName
-
-
-def unshared(view: HistoryView) -> Candidate | None:
-    """Gradients that differ between ranks, and so do the weights after the step."""
-    ranks = view.history.ranks
-    mark = view.often("unshared", limit("RNK001", "share"))
-    if mark is None or ranks is None:
-        return None
-    return suspect(
-        "RNK001",
-        likelihood(mark),
-        times=mark.n_seen,
-        n=mark.n_seeable,
-        value=mark.value,
-        place=_names(view, "unshared"),
-        step=mark.first,
-    )
 
 
 def drifted_weights(view: HistoryView) -> Candidate | None:
@@ -34,31 +16,7 @@ def drifted_weights(view: HistoryView) -> Candidate | None:
     ranks, mark = view.history.ranks, view.history.marks.get("apart")
     if ranks is None or not ranks.weights_differ or mark is None or not mark.n_seen:
         return None
-    return suspect("RNK002", value=mark.value, place=_names(view, "apart"), step=mark.first)
-
-
-def wrong_size(view: HistoryView, name: MarkName, code: str) -> Candidate | None:
-    """Gradients that are the ranks' mean, times or over the number of ranks.
-
-    Args:
-        view: the training.
-        name: the mark.
-        code: the cause.
-    """
-    ranks, mark = view.history.ranks, view.often(name, limit(code, "share"))
-    if ranks is None or mark is None:
-        return None
-    return suspect(code, likelihood(mark), value=mark.value, ranks=ranks.size, step=mark.first)
-
-
-def averaged_twice(view: HistoryView) -> Candidate | None:
-    """Gradients that are divided by the number of ranks once too often."""
-    return wrong_size(view, "halved", "RNK004")
-
-
-def summed(view: HistoryView) -> Candidate | None:
-    """Gradients that nobody divides by the number of ranks."""
-    return wrong_size(view, "summed", "RNK005")
+    return suspect("RNK002", value=mark.value, place=view.weights_with("apart"), step=mark.first)
 
 
 def other_code(view: HistoryView) -> Candidate | None:
@@ -99,19 +57,12 @@ def _difference(view: HistoryView, kind: str, key: str) -> Candidate | None:
     )
 
 
-def _names(view: HistoryView, mark: MarkName) -> str:
-    """Some of the weights that a mark was seen in."""
-    ranks = view.history.ranks
-    names = [] if ranks is None else list(ranks.places.get(mark, ()))
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-
-
 CAUSES: tuple[Cause, ...] = (
-    unshared,
+    Sighting("RNK001", "unshared"),
     drifted_weights,
     Sighting("RNK003", "twins"),
-    averaged_twice,
-    summed,
+    Sighting("RNK004", "halved"),
+    Sighting("RNK005", "summed"),
     Sighting("RNK006", "unweighted"),
     Sighting("RNK007", "alike"),
     other_code,

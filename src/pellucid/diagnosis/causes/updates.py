@@ -22,7 +22,8 @@ class Sighting:
 
     Args:
         key: the name of its sentences in `findings.toml`. They may name the updates that showed the
-            mark (`times`) of those that could (`n`), their `share`, and its median `value`.
+            mark (`times`) of those that could (`n`), their `share`, its median `value`, and of many
+            `ranks` their number and the `weights` that it was seen in.
         mark: the mark's name; the least share is `share` in `codes.toml`.
     """
 
@@ -38,6 +39,7 @@ class Sighting:
         mark = view.often(self.mark, limit(self.key.partition("/")[0], "share"))
         if mark is None:
             return None
+        ranks = view.history.ranks
         return suspect(
             self.key,
             likelihood(mark),
@@ -45,6 +47,8 @@ class Sighting:
             n=mark.n_seeable,
             share=mark.share,
             value=mark.value,
+            ranks=None if ranks is None else ranks.size,
+            weights=view.weights_with(self.mark),
             step=mark.first,
         )
 
@@ -69,14 +73,7 @@ def written_over(view: HistoryView) -> Candidate | None:
     """Weights that something else than the optimiser moves, and not back."""
     mark = view.often("overwritten", limit("UPD010", "share"))
     if mark is not None and mark.value > limit("UPD010", "size"):
-        return suspect(
-            "UPD010",
-            likelihood(mark),
-            n=mark.n_seeable,
-            share=mark.share,
-            value=mark.value,
-            step=mark.first,
-        )
+        return Sighting("UPD010", "overwritten")(view)
     mark = view.history.marks.get("overwritten")
     if mark is None:
         return None

@@ -51,7 +51,7 @@ class Repetition:
         with reading_mode(self._model), autocast:
             return self._outputs_of(self._model(*args, **kwargs))
 
-    def move_of_later(self, arguments: Arguments, starts: Sequence[int]) -> float:
+    def move_of_later(self, arguments: Arguments, before: Tensor, starts: Sequence[int]) -> float:
         """How far outputs move with the tokens before them, of their size.
 
         With very small weights no token moves another one's output. Then nothing is known of the
@@ -59,14 +59,15 @@ class Repetition:
 
         Args:
             arguments: Those of the call.
+            before: Its outputs.
             starts: For each row, the place before which all tokens change.
         """
         is_earlier = torch.zeros(arguments.inputs.shape[:2], dtype=torch.bool)
         for row, start in enumerate(starts):
             is_earlier[row, :start] = True
         variant = with_changes(arguments, arguments.ids, is_earlier.to(arguments.inputs.device))
-        before, after = self(arguments), None if variant is None else self(variant)
-        if before is None or after is None or after.shape != before.shape:
+        after = None if variant is None else self(variant)
+        if after is None or after.shape != before.shape:
             return 0.0
         changes = change(before, after)
         return max(float(changes[row, start:].max()) for row, start in enumerate(starts))

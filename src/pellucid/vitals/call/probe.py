@@ -30,7 +30,7 @@ from pellucid.vitals.call.paid_targets import PaidTargets
 from pellucid.vitals.call.places import count_changed, places_to_change
 from pellucid.vitals.call.positions import PositionNotes
 
-#: The most forward passes of the probe; it needs seven at most.
+#: The most forward passes of the probe; it needs six at most.
 MAX_PASSES = 30
 #: The share of a planned run that its passes may take; an update counts as three passes.
 _SHARE_OF_RUN, _PASSES_OF_UPDATE = 0.02, 3
@@ -162,7 +162,7 @@ class CallProbe:
         if arguments.reads_rows_first or (aligned is not None and aligned.is_clear):
             signs["call.rows"] = self._over_rounding(float(changes[-1].max()))
         if changes.ndim == 2 and changes.shape[1] == arguments.inputs.shape[1] and places:
-            signs |= self._judge_targets(tokens, targets, aligned, changes, places)
+            signs |= self._judge_targets(tokens, targets, aligned, changes, places, before)
         return signs
 
     def _judge_targets(
@@ -172,6 +172,7 @@ class CallProbe:
         aligned: Alignment | None,
         changes: Tensor,
         places: list[tuple[int, int, int]],
+        before: Tensor,
     ) -> dict[str, float]:
         """What the outputs depend on, where that makes a target readable or hides its context."""
         earlier = [changes[row, :first] for row, (first, _, _) in enumerate(places) if first]
@@ -184,7 +185,7 @@ class CallProbe:
             return signs if "targets.unmasked" not in signs or is_unmasked(tokens, targets) else {}
         if is_masked(tokens, targets):
             starts = [first for first, _, _ in places]
-            movement = future or self._move_of_later(starts)
+            movement = future or self._move_of_later(before, starts)
             return self._drop_hidden({"call.right": future}) if movement else {}
         dense = float((targets != IGNORED).double().mean())
         if future and self._call.arguments.source is None:
@@ -198,9 +199,10 @@ class CallProbe:
             signs["targets.scrambled"] = scrambled(ids, paid.all)
         return signs
 
-    def _move_of_later(self, starts: list[int]) -> float:
-        is_allowed = self._may_take(2)
-        movement = self._repeat.move_of_later(self._call.arguments, starts) if is_allowed else 0.0
+    def _move_of_later(self, before: Tensor, starts: list[int]) -> float:
+        if not self._may_take(1):
+            return 0.0
+        movement = self._repeat.move_of_later(self._call.arguments, before, starts)
         return self._over_rounding(movement)
 
     def _aligned(self, aligned: Alignment, read: float, future: float) -> dict[str, float]:
