@@ -88,10 +88,10 @@ def __getattr__(name: str) -> object:
         import sys
         from importlib import import_module
 
-        from pellucid.cores import share_busy_cores, warn_of_spinning
+        from pellucid.cores import let_waiting_threads_sleep, warn_of_spinning
 
         if "torch" not in sys.modules:
-            share_busy_cores()
+            let_waiting_threads_sleep()
         elif name in ("resume", "train"):
             warn_of_spinning()
         if name == "trace" or (name in _SHOWN and "IPython" in sys.modules):

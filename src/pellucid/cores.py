@@ -9,19 +9,19 @@ from functools import cache
 from pathlib import Path
 
 _LOG = logging.getLogger(__name__)
-#: Turns that a waiting thread of torch spins before it sleeps, where cores are shared.
-_SPIN_COUNT = "1000"
+#: Turns that a waiting thread of torch spins before it sleeps: some tens of microseconds.
+_SPIN_COUNT = "10000"
 
 
-def share_busy_cores() -> None:
-    """Let waiting threads give up their core soon, if other programs use the cores now.
+def let_waiting_threads_sleep() -> None:
+    """Let torch's waiting threads give up their core soon, for any other program that wants it.
 
-    Threads that spin while they wait make an update two to four times as long on a busy machine;
-    on a quiet one spinning is a little faster. Numbers do not change. A variable that you set stays
-    as it is.
+    By default they spin for milliseconds: if something else uses a core meanwhile, as it may begin
+    to at any time, each operation waits for a thread that has no core, and an update takes ten
+    times as long. On a quiet machine the short wait costs a few percent. Numbers do not change. A
+    variable that you set stays as it is.
     """
-    if are_busy():
-        os.environ.setdefault("GOMP_SPINCOUNT", _SPIN_COUNT)
+    os.environ.setdefault("GOMP_SPINCOUNT", _SPIN_COUNT)
 
 
 @cache
@@ -30,7 +30,7 @@ def warn_of_spinning() -> None:
     if are_busy() and not {"GOMP_SPINCOUNT", "OMP_NUM_THREADS"} & set(os.environ):
         _LOG.warning(
             "other programs use the cores (load %.1f on %d), and torch was imported before "
-            "pellucid: its threads may wait for each other, which makes updates two to four times "
+            "pellucid: its threads may wait for each other, which makes updates up to ten times "
             "as long; call torch.set_num_threads(1), or import pellucid first",
             load(),
             usable_cores(),

@@ -200,16 +200,12 @@ def test_colours_are_as_the_flag_says(
     assert ("\x1b[" in capsys.readouterr().out) == expected
 
 
-def test_waiting_threads_share_cores_that_others_use(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_threads_soon_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
-    monkeypatch.setattr(cores, "load", lambda: 0.1)
-    cores.share_busy_cores()
-    assert "GOMP_SPINCOUNT" not in os.environ
-    monkeypatch.setattr(cores, "load", lambda: 2.0 * cores.usable_cores())
-    cores.share_busy_cores()
-    assert os.environ.pop("GOMP_SPINCOUNT") == "1000"
+    cores.let_waiting_threads_sleep()
+    assert os.environ.pop("GOMP_SPINCOUNT") == "10000"
     monkeypatch.setenv("GOMP_SPINCOUNT", "7")
-    cores.share_busy_cores()
+    cores.let_waiting_threads_sleep()
     assert os.environ["GOMP_SPINCOUNT"] == "7"
 
 

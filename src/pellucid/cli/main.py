@@ -24,7 +24,7 @@ from pellucid.cli.groups import add_verbs
 from pellucid.cli.one_voice import one_voice
 from pellucid.cli.output.printing import print_error, replace_unknown_letters
 from pellucid.config import with_new_flags
-from pellucid.cores import share_busy_cores
+from pellucid.cores import let_waiting_threads_sleep
 from pellucid.errors import (
     ConfigError,
     ExitCode,
@@ -140,7 +140,7 @@ def _answer(words: Sequence[str], ending: _Ending) -> int:
         _choose_colours(arguments.color)
         if not arguments.plain_memory:
             keep_freed_memory(huge_pages=arguments.huge_pages)
-        share_busy_cores()
+        let_waiting_threads_sleep()
         os.environ.update(children.environment())
         replace_unknown_letters()
         level = logging.INFO if arguments.verbose else logging.WARNING
