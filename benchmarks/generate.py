@@ -30,6 +30,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks.generate_pellucid import COMPARED
 from benchmarks.llama_cpp import built, place_of
 from benchmarks.machine import commit, header, write
 from benchmarks.shapes import SHAPES, Shape, add_numbers, as_asked, as_json, zipf
@@ -43,7 +44,10 @@ PEERS, OURS = "benchmarks.generate_peers", "benchmarks.generate_pellucid"
 #: llama.cpp's name in the results; older ones have it as "llama.cpp", called from Python.
 FROM_C = "llama.cpp from C"
 #: Bytes of a weight, the scales of blocks among them.
-BYTES = {"float32": 4.0, "bfloat16": 2.0, "int8": 1 + 4 / 256, "q8_0": 34 / 32}
+BYTES = {"float32": 4.0, "bfloat16": 2.0, "int8": 1 + 4 / 256, "q8_0": 34 / 32, "q4_0": 18 / 32}
+BYTES["int4"] = BYTES["q4_0"]
+#: Our type of as many bits as llama.cpp's.
+SAME_BITS = {"q8_0": "int8", "q4_0": "int4"}
 
 
 def flags() -> argparse.ArgumentParser:
@@ -77,7 +81,8 @@ def main() -> None:
     if arguments.llama_cpp is not None:
         found["versions"]["llama.cpp"] = commit(arguments.llama_cpp)
     shape = replace(as_asked(arguments.shape, arguments), batch=1)
-    shape = replace(shape, length=max(shape.length, arguments.prompt + arguments.new_tokens + 1))
+    written = max(COMPARED, arguments.new_tokens + 1)
+    shape = replace(shape, length=max(shape.length, arguments.prompt + written))
     with tempfile.TemporaryDirectory() as folder:
         found |= measure(shape, folder, arguments)
     write(found, arguments.out, "generate" if arguments.device == "cpu" else "generate-cuda")
@@ -116,10 +121,12 @@ def contestants(
         say("llama.cpp is left out: gguf, which writes its files, is not installed")
     else:
         program = str(built(place, Path(folder)))
-        for precision in ("float32", "bfloat16", "q8_0"):
-            peer = {"shape": as_json(shape), "precision": precision, "program": program}
+        home = str(place.library.parent)
+        for precision in ("float32", "bfloat16", *SAME_BITS):
+            peer = {"shape": as_json(shape), "precision": precision}
+            peer |= {"program": program, "home": home}
             enter(FROM_C, f"{PEERS}:llama_cpp", precision, **peer)
-    for precision in ("float32", "bfloat16", *(["int8"] if on_cpu else [])):
+    for precision in ("float32", "bfloat16", *(SAME_BITS.values() if on_cpu else [])):
         own = {"weights": precision, "device": arguments.device}
         for name, native in (("pellucid without compiled code", False), ("pellucid", True)):
             enter(name, f"{OURS}:pellucid", precision, native=native, **own)
@@ -170,7 +177,7 @@ def check_parity(ids: Mapping[str, Sequence[int]]) -> None:
     """
     exact = ("Hugging Face, float32", "nanoGPT, float32", "pellucid, float32")
     alike = [[name for name in exact if name in ids]]
-    for precision in ("float32", "bfloat16", "int8"):
+    for precision in ("float32", "bfloat16", "int8", "int4"):
         pair = (f"pellucid, {precision}", f"pellucid without compiled code, {precision}")
         alike.append([name for name in pair if name in ids])
     for names in alike:
@@ -252,11 +259,11 @@ def table(found: Mapping[str, Any]) -> str:
         "was measured between the turns).",
         "",
         "| | tokens/s | of the bandwidth | processor ms a token | pellucid at the same bits is "
-        "faster by (by processor time) | first tokens of float32 |",
-        "|---|---|---|---|---|---|",
+        "faster by (by processor time) | ms until the first token | first tokens of float32 |",
+        "|---|---|---|---|---|---|---|",
     ]
     for name, row in rows.items():
-        ours = rows.get(f"pellucid, {row['precision'].replace('q8_0', 'int8')}")
+        ours = rows.get(f"pellucid, {SAME_BITS.get(row['precision'], row['precision'])}")
         ratio = ""
         if ours is not None and name in ours["faster_than"]:
             by = ours["faster_than"][name]
@@ -265,7 +272,8 @@ def table(found: Mapping[str, Any]) -> str:
         name = name.replace("llama.cpp,", "llama.cpp through its Python binding,")
         lines.append(
             f"| {name} | {row['tokens_per_second']:.1f} | {row['share_of_bandwidth']:.0%} | "
-            f"{row['processor_seconds'] * 1e3:.2f} | {ratio} | {same} |"
+            f"{row['processor_seconds'] * 1e3:.2f} | {ratio} | "
+            f"{row['prompt_seconds'] * 1e3:.1f} | {same} |"
         )
     lost = [name for name in found["turns"] if name not in rows]
     if lost:

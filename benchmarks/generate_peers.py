@@ -117,14 +117,20 @@ def x_transformers(
 
 
 def llama_cpp(
-    *, folder: str, prompt: list[int], shape: dict[str, Any], precision: str, program: str
+    *,
+    folder: str,
+    prompt: list[int],
+    shape: dict[str, Any],
+    precision: str,
+    program: str,
+    home: str,
 ) -> Writes:
     """Its C API in a loop of C, from a GGUF of the weights; greedy."""
     given = Shape(**shape)
     file = Path(folder) / f"{precision}.gguf"
     write_gguf(given, read(folder), file, precision)
     threads = int(os.environ["OMP_NUM_THREADS"])
-    return Writes(llama_loop.writer(Path(program), file, given.length, threads), prompt)
+    return Writes(llama_loop.writer(Path(program), Path(home), file, given.length, threads), prompt)
 
 
 #: From GGUF's names of a block's parts to Hugging Face's.
@@ -139,11 +145,12 @@ _PARTS = {
 
 
 def write_gguf(shape: Shape, weights: dict[str, torch.Tensor], file: Path, precision: str) -> None:
-    """The weights as llama.cpp reads them; matrices in f32, bf16 or q8_0, the rest in f32."""
+    """The weights as llama.cpp reads them; matrices in f32, bf16, q8_0 or q4_0, the rest in f32."""
     import gguf  # pyright: ignore[reportMissingImports]
 
     kinds = gguf.GGMLQuantizationType
-    kind = {"float32": kinds.F32, "bfloat16": kinds.BF16, "q8_0": kinds.Q8_0}[precision]
+    by_name = {"float32": kinds.F32, "bfloat16": kinds.BF16}
+    kind = (by_name | {"q8_0": kinds.Q8_0, "q4_0": kinds.Q4_0})[precision]
     out = gguf.GGUFWriter(file, "gpt2")
     out.add_context_length(shape.length)
     out.add_embedding_length(shape.width)

@@ -28,6 +28,8 @@ from pellucid.saved_runs.published import build_published
 
 #: Of memory that is read: more than any cache holds.
 READ_BYTES = 2**28
+#: Tokens that all write once, to see whether they are alike.
+COMPARED = 24
 
 
 class Writes:
@@ -40,7 +42,7 @@ class Writes:
 
     def __init__(self, write: Callable[[list[int], int], list[int]], prompt: list[int]) -> None:
         self.write, self.prompt = write, prompt
-        self.facts: dict[str, Any] = {"ids": write(prompt, 24)}
+        self.facts: dict[str, Any] = {"ids": write(prompt, COMPARED)}
 
     def __call__(self, steps: int) -> dict[str, Any]:
         first, more = timed(self.write, self.prompt, 1), timed(self.write, self.prompt, steps + 1)

@@ -34,7 +34,7 @@ def place_of(checkout: Path | None) -> Place | str:
     root = checkout if checkout is not None else _installed()
     if root is None:
         return "llama-cpp-python is not installed, and --llama-cpp names no checkout"
-    headers = {file.parent for name in ("llama.h", "ggml.h") for file in root.rglob(name)}
+    headers = {file.parent for name in ("llama.h", "ggml-backend.h") for file in root.rglob(name)}
     libraries = [*root.rglob("libllama.so"), *root.rglob("libllama.dylib")]
     if not libraries:
         return f"there is no built libllama in {root}: cmake -B build && cmake --build build"
@@ -64,7 +64,7 @@ def built(place: Place, folder: Path) -> Path:
     out, home = folder / "llama_loop.so", place.library.parent
     command = [compiler, "-O2", "-shared", "-fPIC", "-o", str(out), str(SOURCE)]
     command += [f"-I{headers}" for headers in place.headers]
-    command += [f"-L{home}", "-lllama", f"-Wl,-rpath,{home}", f"-Wl,-rpath-link,{home}"]
+    command += [f"-L{home}", "-lllama", "-lggml", f"-Wl,-rpath,{home}", f"-Wl,-rpath-link,{home}"]
     made = subprocess.run(command, capture_output=True, text=True, check=False)
     if made.returncode:
         raise SystemExit(f"llama_loop.c does not fit this llama.cpp:\n{made.stderr}")
@@ -72,7 +72,7 @@ def built(place: Place, folder: Path) -> Path:
 
 
 def writer(
-    program: Path, file: Path, length: int, threads: int
+    program: Path, home: Path, file: Path, length: int, threads: int
 ) -> Callable[[Sequence[int], int], list[int]]:
     """What writes so many tokens after a prompt, the loop in C.
 
@@ -80,11 +80,12 @@ def writer(
         SystemExit: llama.cpp cannot read the file, or stops in the middle.
     """
     loop = ctypes.CDLL(str(program))
-    loop.writer_open.argtypes = [ctypes.c_char_p, ctypes.c_int32, ctypes.c_int32]
+    text = ctypes.c_char_p
+    loop.writer_open.argtypes = [text, text, ctypes.c_int32, ctypes.c_int32]
     loop.writer_open.restype = ctypes.c_void_p
     many = ctypes.POINTER(ctypes.c_int32)
     loop.writer_write.argtypes = [ctypes.c_void_p, many, ctypes.c_int32, ctypes.c_int32, many]
-    opened = loop.writer_open(str(file).encode(), length, threads)
+    opened = loop.writer_open(str(file).encode(), str(home).encode(), length, threads)
     if opened is None:
         raise SystemExit(f"llama.cpp does not read {file}")
 

@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "ggml-backend.h"
 #include "llama.h"
 
 struct writer {
@@ -18,9 +19,11 @@ static void quiet(enum ggml_log_level level, const char *text, void *data) {
   (void)data;
 }
 
-/* A model from a GGUF file, its cache and threads; NULL where it cannot be read. */
-void *writer_open(const char *file, int32_t length, int32_t threads) {
+/* A model from a GGUF file, its cache and threads; NULL where it cannot be read. A llama.cpp that
+ * was built for many processors finds the code for this one in `home`, the folder of its library. */
+void *writer_open(const char *file, const char *home, int32_t length, int32_t threads) {
   llama_log_set(quiet, NULL);
+  ggml_backend_load_all_from_path(home);
   llama_backend_init();
   struct llama_model *model = llama_model_load_from_file(file, llama_model_default_params());
   if (model == NULL) return NULL;

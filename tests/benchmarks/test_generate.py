@@ -79,7 +79,7 @@ def test_llama_cpp_is_left_out_in_words_where_it_is_not_built(tmp_path: Path) ->
     (tmp_path / "build").mkdir()
     (tmp_path / "build" / "libllama.so").touch()
     assert "there is no llama.h in" in place_of(tmp_path)
-    for header in ("include/llama.h", "ggml/include/ggml.h"):
+    for header in ("include/llama.h", "ggml/include/ggml-backend.h"):
         (tmp_path / header).parent.mkdir(parents=True)
         (tmp_path / header).touch()
     place = place_of(tmp_path)

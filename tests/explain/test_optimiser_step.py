@@ -6,7 +6,7 @@ import copy
 import json
 import shutil
 from pathlib import Path
-from typing import Literal
+from typing import get_args
 
 import pytest
 import torch
@@ -26,7 +26,7 @@ from pellucid.explain.optimiser_step import (
     singular_values,
 )
 from pellucid.maths import adamw_step
-from pellucid.optim import assemble_optimiser, assemble_schedule, gate, orthogonalise
+from pellucid.optim import assemble_optimiser, assemble_schedule, gate, orthogonaliser
 from support.models import BASE, build
 from support.plain_loss import plain_loss
 from support.traced import traced
@@ -34,9 +34,9 @@ from support.traced import traced
 WEIGHT = "decoder.blocks.1.attention.query.weight"
 
 
-@pytest.mark.parametrize("orthogonal", ["float32", "bfloat16"])
+@pytest.mark.parametrize("orthogonal", get_args(config.Orthogonal))
 def test_the_step_is_the_next_one_of_the_run_in_the_type_of_its_plan(
-    trained: Path, tmp_path: Path, orthogonal: Literal["float32", "bfloat16"]
+    trained: Path, tmp_path: Path, orthogonal: config.Orthogonal
 ) -> None:
     shutil.copytree(trained, tmp_path / "run")
     plan = tmp_path / "run" / "plan.json"
@@ -75,7 +75,7 @@ def test_the_step_is_the_next_one_of_the_run_in_the_type_of_its_plan(
     ahead = (found[f"{WEIGHT}.grad"] / divisor(found, choose_settings(found, WEIGHT)) + mu * m)[
         None
     ]
-    along = orthogonalise(ahead, steps=5, dtype=getattr(torch, orthogonal))[0]
+    along = orthogonaliser(orthogonal, ahead.device)(ahead, 5)[0]
     torch.testing.assert_close(found[f"{WEIGHT}.direction"], along, rtol=0, atol=0)
 
 

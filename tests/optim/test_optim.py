@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Literal
+from typing import get_args
 
 import pytest
 import torch
@@ -13,6 +13,7 @@ from pellucid import config, maths
 from pellucid.errors import CheckpointError
 from pellucid.maths.optimisers import newton_schulz
 from pellucid.optim import AdamW, assemble_optimiser, assemble_schedule, gate, group
+from pellucid.optim.muon import fused_newton_schulz
 from pellucid.optim.remembered import check_state
 from support.models import BASE, build
 
@@ -77,9 +78,9 @@ def test_adam_couples_its_penalty_and_adamw_does_not() -> None:
     assert moved[config.Adam].std() > 0.05
 
 
-@pytest.mark.parametrize("orthogonal", ["float32", "bfloat16"])
+@pytest.mark.parametrize("orthogonal", get_args(config.Orthogonal))
 def test_muon_moves_matrices_by_orthogonal_steps_and_the_rest_by_adamw(
-    orthogonal: Literal["float32", "bfloat16"],
+    orthogonal: config.Orthogonal,
 ) -> None:
     named = parameters()
     before = {name: p.detach().clone() for name, p in named.items()}
@@ -88,8 +89,9 @@ def test_muon_moves_matrices_by_orthogonal_steps_and_the_rest_by_adamw(
     gradient = named["blocks.0.up.weight"].grad
     assert gradient is not None
     # Muon calls the bare formula; the door would compute bfloat16 in float32
-    narrow = gradient * 1.9 if orthogonal == "float32" else (gradient * 1.9).bfloat16()
-    direction = newton_schulz(narrow, steps=5).float()
+    narrow = (gradient * 1.9).to(getattr(torch, orthogonal.removeprefix("fused ")))
+    compute = fused_newton_schulz if orthogonal.startswith("fused") else newton_schulz
+    direction = compute(narrow[None], steps=5)[0].float()
     optimiser.step(open_gate(optimiser.gradients()), factor=1.0)
     rate = 0.1 * math.sqrt(6 / 4)
     torch.testing.assert_close(
@@ -102,6 +104,21 @@ def test_muon_moves_matrices_by_orthogonal_steps_and_the_rest_by_adamw(
     plain.step(open_gate(plain.gradients()), factor=1.0)
     # the gate of the first saw another norm, but neither was clipped
     torch.testing.assert_close(named["token_embedding.weight"], other["token_embedding.weight"])
+
+
+@pytest.mark.parametrize("shape", [(6, 4), (4, 6), (5, 5)])
+def test_fused_newton_schulz_is_the_equation_and_errs_less(shape: tuple[int, int]) -> None:
+    matrices = torch.randn(
+        3, *shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1)
+    )
+    exact = newton_schulz(matrices, steps=5)
+    torch.testing.assert_close(fused_newton_schulz(matrices, steps=5), exact)
+    rounded = matrices.bfloat16()
+    errors = [
+        (compute(rounded, steps=5).double() - exact).norm()
+        for compute in (fused_newton_schulz, newton_schulz)
+    ]
+    assert errors[0] < errors[1]
 
 
 def test_muon_remembers_earlier_gradients_by_its_momentum() -> None:

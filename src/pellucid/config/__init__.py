@@ -97,7 +97,7 @@ from pellucid.config.positions import (
     YaRN,
     adds_to_scores,
 )
-from pellucid.config.run import Plan, Run, base_of, run_from_table, run_to_toml
+from pellucid.config.run import Orthogonal, Plan, Run, base_of, run_from_table, run_to_toml
 from pellucid.config.stack import Stack
 from pellucid.config.text import (
     BytePairs,
@@ -224,6 +224,7 @@ __all__ = [
     "OneFeedForward",
     "OnePositions",
     "Optimiser",
+    "Orthogonal",
     "OutputNorm",
     "Outputs",
     "Pairs",

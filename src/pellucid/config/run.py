@@ -66,13 +66,17 @@ class Run:
         check_cut(self.training.growth, self.objective)
 
 
+#: The type in which Muon orthogonalises; fused, a polynomial is one operation (since 0.2).
+Orthogonal = Literal["float32", "bfloat16", "fused float32", "fused bfloat16"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan(Checked):
     """Values that a resumed run reuses, and facts about the machine that it must find again.
 
     `attention` is the kernel that pellucid measured to be faster in training: "products" of
-    matrices or torch's "fused" one. `native` says whether the C code ran. `orthogonal` is the type
-    in which Muon orthogonalises. Plans written before these keys existed get their defaults.
+    matrices or torch's "fused" one. `native` says whether the C code ran. `orthogonal` is how
+    Muon orthogonalises. Plans written before these keys existed get their defaults.
     `growth_steps` is the length over which a batch grows if you changed the length of the run
     (default: `total_steps`). `ranks` processes train together; they cut each batch into `parts`
     equal parts (default: `training.accumulation`). With the `seeding` "by_part", each part but the
@@ -90,7 +94,7 @@ class Plan(Checked):
     torch_version: str
     attention: Literal["fused", "products"] = "fused"
     native: bool = False
-    orthogonal: Literal["float32", "bfloat16"] = "bfloat16"
+    orthogonal: Orthogonal = "bfloat16"
     growth_steps: Count | None = None
     ranks: Count = 1
     parts: Count | None = None

@@ -44,10 +44,10 @@ _GPU_CHUNK_BYTES = 2**30
 _LEAST_ROWS = 256
 #: Float32 copies of a chunk of logits if torch computes the loss step by step.
 _COPIES = 4
-#: Bytes per number of the largest group of matrices that Muon orthogonalises in one batch, while it
-#: updates the weights: gradients, momenta, look-ahead, update, weights and three intermediate
-#: results. Newton-Schulz before that needs no more, in float32 or bfloat16.
-_MUON_BYTES = 32
+#: Bytes per number of the largest group of matrices that Muon orthogonalises in one batch: the
+#: look-ahead, and of Newton-Schulz in float32 a square matrix before and after an iteration, its
+#: product with itself, and the polynomial. In bfloat16 it needs less.
+_MUON_BYTES = 20
 #: Windows of held-out text in one pass.
 EVALUATED_AT_ONCE = 16
 #: Texts that an evaluation generates at once.

@@ -68,7 +68,7 @@ class _Memory:
 
     step: int
     factor: float
-    orthogonal: Literal["float32", "bfloat16"]
+    orthogonal: config.Orthogonal
     tensors: Mapping[str, Tensor]
     hidden: frozenset[str]
     decaying: frozenset[str]

@@ -24,14 +24,13 @@ from pellucid import config
 from pellucid.catalogue import message
 from pellucid.explain.optimiser_settings import StepSettings, choose_settings, parts_of, read_memory
 from pellucid.explain.trace_types import LastResults, Progress, Trace
-from pellucid.maths.optimisers import newton_schulz
 from pellucid.optim import (
     AdamW,
     Gate,
+    Orthogonaliser,
     Penalty,
     assemble_optimiser,
-    orthogonal_type,
-    orthogonalise,
+    orthogonaliser,
 )
 from pellucid.runs import Run
 from pellucid.saved_runs.folder import is_published
@@ -99,8 +98,7 @@ def newton_schulz_steps(trace: Trace) -> int:
 def orthogonal_name(trace: Trace) -> str:
     """The type in which Muon orthogonalises, such as bfloat16."""
     assert trace.run is not None
-    name = read_memory(trace.run).orthogonal
-    dtype = orthogonal_type(name, trace.model.device)
+    dtype = _orthogonaliser(trace).dtype
     return str(dtype).removeprefix("torch.") if trace.dtype == "float32" else trace.dtype
 
 
@@ -108,9 +106,9 @@ def _iterate(trace: Trace, look_ahead: Tensor, number: int, *, is_gram: bool) ->
     """The matrix of Newton-Schulz after so many iterations, or its product with its transpose."""
     if number > newton_schulz_steps(trace) or (is_gram and number == newton_schulz_steps(trace)):
         return None
-    dtype = getattr(torch, orthogonal_name(trace))
-    x = cast("Tensor", newton_schulz(look_ahead.to(dtype), steps=number))
+    x = _orthogonaliser(trace)(look_ahead[None], number)[0]
     if is_gram:
+        x = x.to(getattr(torch, orthogonal_name(trace)))
         x = x.mT @ x if x.shape[0] > x.shape[1] else x @ x.mT
     return x.to(look_ahead.dtype)
 
@@ -202,8 +200,13 @@ def _direction(trace: Trace, look_ahead: Tensor) -> Tensor:
     assert trace.run is not None
     optimiser = trace.run.config.optimiser
     assert isinstance(optimiser, config.Muon)
-    dtype = orthogonal_type(read_memory(trace.run).orthogonal, look_ahead.device)
-    return orthogonalise(look_ahead[None], steps=optimiser.newton_schulz_steps, dtype=dtype)[0]
+    return _orthogonaliser(trace)(look_ahead[None], optimiser.newton_schulz_steps)[0]
+
+
+def _orthogonaliser(trace: Trace) -> Orthogonaliser:
+    """How the run's Muon orthogonalises."""
+    assert trace.run is not None
+    return orthogonaliser(read_memory(trace.run).orthogonal, trace.model.device)
 
 
 def divisor(trace: Trace, settings: StepSettings) -> float:

@@ -4,11 +4,11 @@ They know names and shapes, but neither losses nor models.
 """
 
 from pellucid.old_words import take_old_words as _take_old_words
-from pellucid.optim.assemble import assemble_optimiser, assemble_schedule, orthogonal_type
+from pellucid.optim.assemble import assemble_optimiser, assemble_schedule, orthogonaliser
 from pellucid.optim.clipping import Gate, gate
 from pellucid.optim.eager import SGD, Adam, AdamW
 from pellucid.optim.grouping import Group, Groups, group
-from pellucid.optim.muon import Muon, orthogonalise
+from pellucid.optim.muon import Muon, Orthogonaliser
 from pellucid.optim.optimiser import Optimiser
 from pellucid.optim.proximal import Penalty, penalties_of
 
@@ -21,13 +21,13 @@ __all__ = [
     "Groups",
     "Muon",
     "Optimiser",
+    "Orthogonaliser",
     "Penalty",
     "assemble_optimiser",
     "assemble_schedule",
     "gate",
     "group",
-    "orthogonal_type",
-    "orthogonalise",
+    "orthogonaliser",
     "penalties_of",
 ]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Literal, assert_never
+from typing import assert_never
 
 import torch
 from torch import nn
@@ -16,7 +16,7 @@ from pellucid import config
 from pellucid.maths.schedules import constant, cosine, linear, warm_up_stable_decay
 from pellucid.optim.eager import SGD, Adam, AdamW
 from pellucid.optim.grouping import Group, group
-from pellucid.optim.muon import Muon, Owners
+from pellucid.optim.muon import Muon, Orthogonaliser, Owners
 from pellucid.optim.optimiser import Optimiser
 from pellucid.optim.proximal import penalties_of
 from pellucid.typed import multiplies_bfloat16
@@ -26,7 +26,7 @@ def assemble_optimiser(
     optimiser: config.Optimiser,
     parameters: Iterable[tuple[str, nn.Parameter]],
     penalties: Iterable[config.ElasticNet] = (),
-    orthogonal: Literal["float32", "bfloat16"] | None = None,
+    orthogonal: config.Orthogonal | None = None,
     owners: Owners | None = None,
 ) -> Optimiser:
     """The optimiser that a config describes, over the trainable ones of `parameters`.
@@ -35,8 +35,8 @@ def assemble_optimiser(
         optimiser: its kind and its numbers.
         parameters: by name.
         penalties: applied after each step.
-        orthogonal: the type in which Muon orthogonalises; by default bfloat16 if the device
-            has instructions for it, else float32.
+        orthogonal: how Muon orthogonalises; by default fused, in bfloat16 if the device has
+            instructions for it, else in float32.
         owners: the processes that share Muon's work; by default this one alone.
 
     Raises:
@@ -86,7 +86,7 @@ def assemble_optimiser(
 def _muon(
     muon: config.Muon,
     hidden: Group,
-    orthogonal: Literal["float32", "bfloat16"] | None,
+    orthogonal: config.Orthogonal | None,
     owners: Owners | None,
 ) -> torch.optim.Optimizer:
     device = next(iter(hidden.parameters.values())).device
@@ -96,17 +96,25 @@ def _muon(
         momentum=muon.momentum,
         weight_decay=muon.weight_decay,
         newton_schulz_steps=muon.newton_schulz_steps,
-        dtype=orthogonal_type(orthogonal, device),
+        orthogonalise=orthogonaliser(orthogonal, device),
         owners=owners,
     )
 
 
-def orthogonal_type(
-    orthogonal: Literal["float32", "bfloat16"] | None, device: torch.device
-) -> torch.dtype:
-    """The type in which Muon orthogonalises: the plan's choice, or else the best for `device`."""
-    narrow = multiplies_bfloat16(device) if orthogonal is None else orthogonal == "bfloat16"
-    return torch.bfloat16 if narrow else torch.float32
+def orthogonaliser(orthogonal: config.Orthogonal | None, device: torch.device) -> Orthogonaliser:
+    """How Muon orthogonalises: the plan's choice, or else the best for `device`."""
+    match orthogonal:
+        case None:
+            dtype = torch.bfloat16 if multiplies_bfloat16(device) else torch.float32
+            return Orthogonaliser(dtype)
+        case "float32" | "bfloat16":
+            return Orthogonaliser(getattr(torch, orthogonal), fused=False)
+        case "fused float32":
+            return Orthogonaliser(torch.float32)
+        case "fused bfloat16":
+            return Orthogonaliser(torch.bfloat16)
+        case _:
+            assert_never(orthogonal)
 
 
 def _adamw(adamw: config.AdamW, groups: Iterable[Group]) -> torch.optim.Optimizer:

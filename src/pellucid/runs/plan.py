@@ -75,7 +75,9 @@ def plan_run(
         if device.type == "cpu"
         else "fused",
         native=has_native(device),
-        orthogonal=find_precision("auto", device),
+        orthogonal="fused bfloat16"
+        if find_precision("auto", device) == "bfloat16"
+        else "fused float32",
         ranks=ranks,
         parts=None if parts == settings.accumulation else parts,
         seeding="by_part",

@@ -103,7 +103,7 @@ def moment(trace: Trace, site: Site) -> Equation | str:
                 (adamw_step, f"{part} = beta"),
             )
         case "Muon" | "SGD":
-            line = "momentum = torch.stack(buffers) * mu + grads"
+            line = "momentum = self.owners.local(self._buffer(matrix))"
             return _equation(
                 trace,
                 site,
@@ -185,7 +185,7 @@ def optimiser_weight(trace: Trace, site: Site) -> Equation | str:
                 w * (1.0 - lr * decay) - step,
                 message("equations.after-the-step"),
                 "w × (1 - lr × decay) - lr × √max(1, rows / columns) × d",
-                (Muon, "new_weights = weights * (1 - lr"),
+                (Muon, "local(matrix).mul_(kept).sub_(direction * rate)"),
             )
         case "other":
             return _NO_FORMULA
@@ -198,7 +198,7 @@ def look_ahead(trace: Trace, site: Site) -> Equation:
     settings = choose_settings(trace, site.part)
     g, text = _gradient(trace, site, settings)
     formula = g + setting(settings.beta1, "μ") * _number(trace, site, ".m", "m")
-    source: Source = (Muon, "look_ahead = grads + mu * momentum")
+    source: Source = (Muon, "return (momentum * mu).add_(grad)")
     return _equation(
         trace, site, formula, message("equations.the-look-ahead"), f"{text} + μ × m", source
     )
@@ -208,7 +208,7 @@ def direction(trace: Trace, site: Site) -> Equation:
     """The last matrix of Newton-Schulz."""
     last = optimiser_step.newton_schulz_steps(trace)
     formula = _number(trace, site, f".iterate{last}", "x")
-    source: Source = (Muon, "partial(orthogonalise, steps")
+    source: Source = (Muon, "partial(self.orthogonalise, steps")
     return _equation(
         trace,
         site,
