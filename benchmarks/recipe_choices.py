@@ -78,6 +78,7 @@ def changes_of(run: config.Run) -> dict[str, tuple[str, ...]]:
     norm = 'kind = "RMSNorm", eps = 1e-6'
     return {
         "as it is": (),
+        "dropout: 0.1": ("model.decoder.dropout=0.1",),
         "rates: both x 1/2": rates(0.5, 0.5),
         "rates: both x 2": rates(2, 2),
         "rates: embeddings x 1/2": rates(1, 0.5),

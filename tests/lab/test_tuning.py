@@ -72,7 +72,7 @@ def test_tuning_on_a_reported_seed_is_refused(place: Path, tmp_path: Path) -> No
     [
         ("weight_decay", 0.01, 1.0),
         ("optimiser.rest.learning_rate", 0.0015, 0.15),
-        ("batch_size", 2, 32),
+        ("batch_size", 1, 16),
         ("model.decoder.dropout=0..0.5", 0, 0.5),
     ],
 )

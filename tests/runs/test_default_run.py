@@ -52,7 +52,7 @@ def test_held_out_bits_per_byte_are_below_an_interpolated_five_gram(
             order=5,
             vocab_size=vocab_size,
         )
-        assert result["held_out_bits_per_byte"] < bar - 0.05
+        assert result["held_out_bits_per_byte"] < bar - 0.2
 
 
 def test_the_held_out_loss_it_reports_is_what_evaluate_measures(
@@ -76,7 +76,7 @@ def test_it_resumes_bit_for_bit(default_run: tuple[Path, dict[str, float]]) -> N
 
 def test_its_sample_is_english(default_run: tuple[Path, dict[str, float]]) -> None:
     folder, result = default_run
-    assert RunFolder(folder).shelf.latest().name == "step-600"
+    assert RunFolder(folder).shelf.latest().name == "step-1200"
     known = set("".join(d.text for d in standard_library_docs()).split())
     words = str(result["continuation"]).split()
     assert len(words) > 5
