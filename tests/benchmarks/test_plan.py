@@ -19,6 +19,12 @@ def test_the_page_has_the_newest_tables() -> None:
         assert table in page
 
 
+def test_the_choices_have_the_figures_of_the_planner() -> None:
+    page = its("plan_choices").PAGE.read_text("utf-8")
+    assert its("plan_choices").filled(page) == page
+    assert its("plan_choices").table() in page
+
+
 def test_the_saved_predictions_are_those_of_the_code() -> None:
     saved = its("plan_page").newest("plan")["rows"]
     rows = its("plan_published").published()

@@ -23,6 +23,8 @@ SCRATCH = {
     "runs/convert.py",
     "runs/evaluate_examples.py",
     "runs/kills.py",
+    "runs/prepare_folder.py",
+    "runs/ready_folder.py",
     "runs/verify.py",
     "training/guard.py",  # a traceback, kept for the user
 }
@@ -41,6 +43,9 @@ WRITERS = {
     "data/cache.py": "into an unfinished folder of ours",
     "data/manifest.py": "into an unfinished folder of ours",
     "data/array_writer.py": "into an unfinished folder of ours",
+    "data/shards/cache.py": "`.unfinished` in the cache, while the process holds its lock",
+    "data/shards/folder.py": "into an unfinished folder of ours, or a private one",
+    "runs/ready_folder.py": "into an unfinished folder of ours, or a private one",
     "data/example_writer.py": "into an unfinished folder of ours",
     "exports/gguf/folder.py": "into an unfinished folder of ours",
     "exports/onnx_folder.py": "into an unfinished folder of ours",

@@ -149,7 +149,7 @@ def test_with_adapters_one_model_is_in_memory_and_without_them_two(
         folder=folder,
         model=run.model,
         tokenizer=run.tokenizer,
-        data=open_data(folder),
+        data=open_data(folder, run.config.text.corpus),
     )
     ids = torch.tensor([[1, 2, 3]])
     begun = runs.load(base).model

@@ -19,13 +19,13 @@ from pellucid.config.objectives import (
     SpanCorruption,
 )
 from pellucid.config.output_heads import ClassificationHead, LanguageHead, NoHead
-from pellucid.config.text import Corpus, Files, Mixture, StandardLibrary
+from pellucid.config.text import Corpus, Files, Mixture, Prepared, StandardLibrary
 from pellucid.config.training import GrowingBatch, GrowingLength, Growth, Training
 from pellucid.errors import ConfigError
 
 Kinds = tuple[type[Corpus], ...]
 
-_TEXT: Kinds = (StandardLibrary, Files, Mixture)
+_TEXT: Kinds = (StandardLibrary, Files, Mixture, Prepared)
 _DECODER = ("a decoder with a language head",)
 _PAIR = ("an encoder-decoder with a language head",)
 _CLASSIFIERS = ("an encoder with a classification head", "a decoder with a classification head")

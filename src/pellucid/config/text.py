@@ -72,8 +72,26 @@ class Mixture(Checked):
 
 #: A corpus of plain texts.
 Documents = StandardLibrary | Files | Mixture
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared(Checked):
+    """Encoded text with its tokenizer: a folder that `pellucid data prepare` made, or its URL.
+
+    From a URL such as `s3://bucket/folder` a run fetches shards as it needs them. The tokenizer
+    has to be a `FromFile` with the same path, or an equal one.
+    """
+
+    path: str
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The path, as other corpora have it."""
+        return (self.path,)
+
+
 #: What a model learns from.
-Corpus = Documents | Rows
+Corpus = Documents | Prepared | Rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,14 +18,12 @@ from pellucid.config import (
     Bytes,
     Characters,
     ClassificationHead,
-    Files,
     FromFile,
     LanguageHead,
-    Mixture,
     PolicyGradient,
+    Rows,
     Run,
     SpanCorruption,
-    StandardLibrary,
     Transformer,
     WordPiece,
     Words,
@@ -181,7 +179,7 @@ def _gpu_rows(
 def least_memory(run: Run, conditions: Conditions = UNKNOWN) -> MemoryEstimate:
     """The least peak before the data are read: it assumes rows of one token."""
     run = replace(run, model=least_model(with_vocabulary(run).model))
-    reads_text = isinstance(run.text.corpus, Files | StandardLibrary | Mixture)
+    reads_text = not isinstance(run.text.corpus, Rows)
     longest = conditions.longest if reads_text else (1, 1)
     return peak_memory(run, replace(conditions, longest=longest))
 

@@ -16,7 +16,8 @@ from pellucid import config
 from pellucid.config import encode
 from pellucid.data.checksums import HashCache, own_code
 from pellucid.data.documents import Piece, ReadCounts, pieces_of
-from pellucid.data.manifest import FileFacts
+from pellucid.data.manifest import TEXT_MANIFEST, FileFacts
+from pellucid.data.shards.folder import manifest_sha256
 from pellucid.data.sources import files_in, read_pieces, tables_in
 from pellucid.data.standard_library import library_files, standard_library_docs
 from pellucid.data.streams import Piped
@@ -64,6 +65,11 @@ def documents_of(text: config.Text) -> config.Documents:
     Raises:
         ConfigError: it consists of rows with columns.
     """
+    if isinstance(text.corpus, config.Prepared):
+        raise ConfigError(
+            f"text.corpus is {text.corpus.path}, whose text is encoded already, but this needs "
+            "documents: name the files of text that it was prepared from"
+        )
     if isinstance(text.corpus, config.Rows):
         raise ConfigError(
             f"text.corpus is {type(text.corpus).__name__}, which has rows with columns, but this "
@@ -112,6 +118,8 @@ def _files_of(text: config.Text, tally: ReadCounts) -> list[Path] | None:
             files = None if "-" in paths else files_in(paths, field, tally)
         case config.Mixture(sources=sources):
             files = [file for s in sources for file in files_in(s.paths, s.field, tally)]
+        case config.Prepared():
+            files = None
         case rows:
             files = None if "-" in rows.paths else tables_in(rows.paths)
     if files is None or not all(file.is_file() for file in files):
@@ -126,6 +134,8 @@ def source_hashes(text: config.Text, hash_cache: HashCache) -> tuple[FileFacts, 
         text: the config.
         hash_cache: the hashes of large files that did not change.
     """
+    if isinstance(text.corpus, config.Prepared):
+        return (FileFacts(name=TEXT_MANIFEST, sha256=manifest_sha256(text.corpus.path)),)
     if isinstance(text.corpus, config.StandardLibrary):
         return ()  # hundreds of files of Python itself: its version names them
     try:

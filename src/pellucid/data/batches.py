@@ -18,8 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.batches import IGNORED, TokenBatch
-from pellucid.data.collate import Collation, with_targets
+from pellucid.data.collate import Collation, number_documents, with_targets
 from pellucid.data.order import BucketOrder, Indices, MixedOrder, PackedOrder, Ring
+from pellucid.data.shards import BATCHES_AHEAD, RemoteTokens
 from pellucid.data.store import Examples
 from pellucid.errors import TextError
 from pellucid.typed import from_numpy
@@ -64,7 +65,7 @@ class WindowBatches(Generic[B]):
 
     def __init__(
         self,
-        tokens: npt.NDArray[Any],
+        tokens: npt.NDArray[Any] | RemoteTokens,
         collate: Callable[[Windows], B],
         *,
         length: int,
@@ -89,18 +90,26 @@ class WindowBatches(Generic[B]):
     def batch(self, position: int, n_rows: int) -> B:
         """The windows from `position` on, counted over all epochs."""
         columns = np.arange(self._length + 1)
-        # a ring: the first token follows the last, just as one document follows another
-        starts, n_counted, first, n_tokens = self._order.windows(position, n_rows)
-        places = first[:, None] + (starts[:, None] + columns) % n_tokens[:, None]
+        places, n_counted = self._places(position, n_rows, columns)
         ring = self._tokens[places].astype(np.int64)
+        if isinstance(self._tokens, RemoteTokens):
+            ends = np.append(columns[: -1 : self._tokens.shard_tokens], columns[-1])
+            ahead = self._places(position + n_rows, BATCHES_AHEAD * n_rows, ends)
+            self._tokens.fetch_ahead(ahead[0])
         windows = Windows(
             position,
             ids=ring[:, :-1].copy(),
             next_ids=ring[:, 1:],
             is_new=columns[:-1] < n_counted[:, None],
-            documents=_number_documents(places[:, :-1], self._documents),
+            documents=number_documents(places[:, :-1], self._documents),
         )
         return self._collate(windows)
+
+    def _places(self, position: int, n_rows: int, columns: Indices) -> tuple[Indices, Indices]:
+        """The places of some tokens of each window, and how many of a window count."""
+        # a ring: the first token follows the last, just as one document follows another
+        starts, n_counted, first, n_tokens = self._order.windows(position, n_rows)
+        return first[:, None] + (starts[:, None] + columns) % n_tokens[:, None], n_counted
 
 
 def predict_next(windows: Windows) -> TokenBatch:
@@ -164,7 +173,7 @@ def next_token_windows(
             ids=tokens[places].astype(np.int64),
             next_ids=tokens[np.minimum(index + 1, n)].astype(np.int64),
             is_new=index < n,
-            documents=_number_documents(places, documents),
+            documents=number_documents(places, documents),
         )
         yield predict_next(windows)
 
@@ -204,7 +213,7 @@ def windows_in_turn(
             ids=tokens[places].astype(np.int64),
             next_ids=tokens[np.minimum(places + 1, n - 1)].astype(np.int64),
             is_new=places >= starts,
-            documents=_number_documents(places, documents),
+            documents=number_documents(places, documents),
         )
 
 
@@ -287,10 +296,3 @@ def in_turn(examples: Examples, collation: Collation[B], n_rows: int) -> Iterato
     by_length = np.argsort(collation.lengths(examples), kind="stable")
     for first in range(0, len(by_length), n_rows):
         yield collation.batch(examples, by_length[first : first + n_rows])
-
-
-def _number_documents(places: Indices, documents: npt.NDArray[Any] | None) -> Indices | None:
-    """The number of the document of the token at each place."""
-    if documents is None:
-        return None
-    return np.searchsorted(documents, places, side="right").astype(np.int64)

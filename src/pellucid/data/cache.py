@@ -47,8 +47,18 @@ def load_tokenizer(entry: Path) -> Tokenizer | None:
 
 def take(entry: Path, folder: Path) -> PreparedData:
     """Link or copy the prepared text of an entry into `folder`."""
+    return link_prepared(entry / _TEXT, folder)
+
+
+def link_prepared(source: Path, folder: Path) -> PreparedData:
+    """Link or copy prepared text into `folder`.
+
+    Args:
+        source: a folder with prepared text.
+        folder: the new folder.
+    """
     with new_folder(folder, TEXT_FILES) as partial:
-        _link(entry / _TEXT, partial)
+        _link(source, partial)
     return open_prepared(folder)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -266,3 +266,10 @@ def _tokens(
         padding=from_numpy(real),
         n_supervised=int((padded_targets != IGNORED).sum()),
     )
+
+
+def number_documents(places: Indices, documents: npt.NDArray[Any] | None) -> Indices | None:
+    """The number of the document of the token at each place; None without their starts."""
+    if documents is None:
+        return None
+    return np.searchsorted(documents, places, side="right").astype(np.int64)

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -30,14 +30,17 @@ from pellucid import config
 from pellucid.config import decode
 from pellucid.data.checksums import file_sha256
 from pellucid.data.manifest import (
+    DIGESTS,
     EXAMPLE_MANIFEST,
     SIDES,
     TEXT_MANIFEST,
+    TOKENS,
     Manifest,
     ShardFacts,
     SideFacts,
 )
 from pellucid.data.order import Ring
+from pellucid.data.shards import RemoteTokens
 from pellucid.errors import PellucidError, TextError
 from pellucid.reader import LARGE, read_json_table, read_text
 
@@ -159,8 +162,15 @@ class PreparedData:
         return isinstance(self.manifest.train, ShardFacts)
 
 
-def open_prepared(folder: Path, *, verify: bool = False) -> PreparedData:
-    """Map the prepared data in `folder`; with `verify`, compare every checksum.
+def open_prepared(
+    folder: Path, *, verify: bool = False, corpus: config.Corpus | None = None
+) -> PreparedData:
+    """Map the prepared data in `folder`.
+
+    Args:
+        folder: the folder.
+        verify: compare every checksum.
+        corpus: of the run; the tokens to learn from may lie at its URL instead.
 
     Raises:
         TextError: a file is missing, has another format, or does not match its checksum.
@@ -170,16 +180,21 @@ def open_prepared(folder: Path, *, verify: bool = False) -> PreparedData:
         table = read_json_table(folder / name)
         census: dict[str, Any] = table.pop("census") if name == EXAMPLE_MANIFEST else {}
         manifest = decode(Manifest, table, name)
-        train, held_out = (
-            _open_side(folder, side, facts, verify)
-            for side, facts in zip(SIDES, (manifest.train, manifest.held_out), strict=True)
+        remote = _find_remote(folder, manifest)
+        train = (
+            _open_side(folder, SIDES[0], manifest.train, verify)
+            if remote is None
+            else _open_remote(folder, manifest, remote, verify)
         )
-        return PreparedData(train, held_out, manifest, census)
+        held_out = _open_side(folder, SIDES[1], manifest.held_out, verify)
     except (OSError, ValueError, KeyError, PellucidError) as error:
         raise TextError(
             f"the prepared data in {folder} are damaged or incomplete ({error}): start a new run "
             "from the same text or rows"
         ) from None
+    if remote is not None and corpus is not None:
+        remote.connect(corpus)
+    return PreparedData(train, held_out, manifest, census)
 
 
 def check_tokenizer(file: Path, sha256: str | None) -> None:
@@ -200,6 +215,34 @@ def check_tokenizer(file: Path, sha256: str | None) -> None:
         )
 
 
+def _find_remote(folder: Path, manifest: Manifest) -> RemoteTokens | None:
+    """The tokens to learn from, if they are not in the folder."""
+    if manifest.shards is None or (folder / TOKENS).exists():
+        return None
+    assert isinstance(manifest.train, ShardFacts)
+    return RemoteTokens(manifest.shards, manifest.train.n_tokens, _map(folder / DIGESTS))
+
+
+def _open_remote(folder: Path, manifest: Manifest, tokens: RemoteTokens, verify: bool) -> Examples:
+    """The training side of documents whose tokens lie at a URL."""
+    facts, shards = manifest.train, manifest.shards
+    assert isinstance(facts, ShardFacts)
+    assert shards is not None
+    checksums = {"train.starts.npy": facts.starts_sha256, DIGESTS: shards.digests_sha256}
+    _check_files(folder, checksums, verify)
+    # they have the length and the indexing of an array
+    column = Ragged(cast("npt.NDArray[Any]", tokens), _map(folder / "train.starts.npy"))
+    return Examples({TEXT: column}, np.zeros(0, dtype=np.int64), n_bytes=facts.n_bytes)
+
+
+def _check_files(folder: Path, checksums: Mapping[str, str], verify: bool) -> None:
+    for name, sha256 in checksums.items():
+        if not (folder / name).is_file():  # a device or a pipe may never end
+            raise ValueError(f"{name} is missing, or not a file")
+        if verify and file_sha256(folder / name) != sha256:
+            raise ValueError(f"{name} does not match its checksum")
+
+
 def _open_side(folder: Path, side: str, facts: ShardFacts | SideFacts, verify: bool) -> Examples:
     if isinstance(facts, ShardFacts):
         stems = {TEXT: side}
@@ -210,11 +253,7 @@ def _open_side(folder: Path, side: str, facts: ShardFacts | SideFacts, verify: b
     else:
         stems = {name: f"{side}.{name}" for name in facts.columns}
         checksums = {file.name: file.sha256 for file in facts.files}
-    for name, sha256 in checksums.items():
-        if not (folder / name).is_file():  # a device or a pipe may never end
-            raise ValueError(f"{name} is missing, or not a file")
-        if verify and file_sha256(folder / name) != sha256:
-            raise ValueError(f"{name} does not match its checksum")
+    _check_files(folder, checksums, verify)
     columns = {
         name: Ragged(_map(folder / f"{stem}.npy"), _map(folder / f"{stem}.starts.npy"))
         for name, stem in stems.items()
@@ -239,12 +278,21 @@ def _map(file: Path) -> npt.NDArray[Any]:
 
 def rings_of(text: config.Text, data: PreparedData) -> tuple[Ring, ...]:
     """The parts of the training side that a mixture mixes; empty if nothing is mixed."""
-    corpus, documents = text.corpus, data.manifest.sources
-    if not isinstance(corpus, config.Mixture) or documents is None:
+    weights, documents = weights_of(text.corpus), data.manifest.sources
+    if data.manifest.shards is not None:
+        weights = data.manifest.shards.weights
+    if weights is None or documents is None:
         return ()
     starts = np.append(data.train.starts, len(data.train.tokens))
     bounds = starts[np.cumsum([0, *documents])].tolist()
     return tuple(
-        Ring(first, end - first, source.weight)
-        for (first, end), source in zip(pairwise(bounds), corpus.sources, strict=True)
+        Ring(first, end - first, weight)
+        for (first, end), weight in zip(pairwise(bounds), weights, strict=True)
     )
+
+
+def weights_of(corpus: config.Corpus) -> tuple[float, ...] | None:
+    """The weights of a mixture; None of another corpus."""
+    if not isinstance(corpus, config.Mixture):
+        return None
+    return tuple(source.weight for source in corpus.sources)

@@ -168,7 +168,8 @@ def corpus_digest(text: config.Text) -> str:
         TextError: a file cannot be read.
     """
     hashes = sorted(file["sha256"] for file in data_file_hashes(text)["files"])
-    columns = {key: value for key, value in encode(text.corpus).items() if key != "paths"}
+    table = encode(text.corpus).items()
+    columns = {key: value for key, value in table if key not in ("path", "paths")}
     return digest([hashes, columns, text.held_out, text.drop_duplicates])
 
 

@@ -31,6 +31,7 @@ from pellucid.runs.evaluate_examples import (
 )
 from pellucid.runs.import_run import Imported
 from pellucid.runs.kills import KillProof, KillRecord, verify_kills
+from pellucid.runs.prepare_folder import prepare_folder
 from pellucid.runs.rebuild import branch
 from pellucid.runs.resume import resume
 from pellucid.runs.survey_corpus import CorpusReport, count_corpus
@@ -87,6 +88,7 @@ __all__ = [
     "load",
     "neighbours",
     "next_token",
+    "prepare_folder",
     "push_run",
     "ranked",
     "read_events",

@@ -189,7 +189,7 @@ def _open_own_data(run: Run) -> PreparedData:
             f"{run.folder} is a published model, and has no held-out data of its own: name files "
             "to evaluate it on"
         )
-    return open_data(RunFolder(run.folder))
+    return open_data(RunFolder(run.folder), run.config.text.corpus)
 
 
 @contextmanager

@@ -26,12 +26,16 @@ def ready_data(run: config.Run, notify: Notify, notify_progress: Notify = silent
     return Ready(*ready_text(run.text, notify, notify_progress))
 
 
-def open_data(folder: RunFolder) -> PreparedData:
+def open_data(folder: RunFolder, corpus: config.Corpus) -> PreparedData:
     """The data in a run's folder, compared with its checksums.
+
+    Args:
+        folder: of the run.
+        corpus: by the run's config; tokens at its URL are compared as they come.
 
     Raises:
         TextError: a file is missing or damaged, or belongs to another tokenizer.
     """
-    data = open_prepared(folder.text, verify=True)
+    data = open_prepared(folder.text, verify=True, corpus=corpus)
     check_tokenizer(folder.tokenizer, data.manifest.tokenizer_sha256)
     return data

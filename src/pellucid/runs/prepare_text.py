@@ -33,6 +33,7 @@ from pellucid.data import (
 )
 from pellucid.disk import FolderInUse
 from pellucid.errors import TextError
+from pellucid.runs.ready_folder import ready_folder
 from pellucid.saved_runs.progress import Notify, ProgressReporter, silent
 from pellucid.tokenizers import Tokenizer, with_mask, with_sentinels
 
@@ -63,6 +64,9 @@ def ready_text(
     Raises:
         TextError: the text cannot be read, or is too small.
     """
+    if isinstance(text.corpus, config.Prepared):
+        tokenizer, fill = ready_folder(text, text.corpus, notify)
+        return with_special(text, tokenizer), fill
     notify("reading the text")
     place = _place(notify)
     hash_cache = None if place is None else HashCache(place.parent / "file-hashes.json")
@@ -171,7 +175,15 @@ def train_tokenizer(text: config.Text, parts: DividedCorpus, notify: Notify) -> 
 
 def tokenizer_of(text: config.Text, texts: Iterable[str]) -> Tokenizer:
     """The tokenizer with its special tokens, trained on `texts` if it needs training."""
-    tokenizer = assemble_tokenizer(text.tokenizer, texts)
+    return with_special(text, assemble_tokenizer(text.tokenizer, texts))
+
+
+def with_special(text: config.Text, tokenizer: Tokenizer) -> Tokenizer:
+    """The tokenizer with the special tokens that `text` names.
+
+    Raises:
+        TextError: it comes from a file and lacks one.
+    """
     if "mask" in text.special:
         tokenizer = with_mask(tokenizer)
     return with_sentinels(tokenizer) if "sentinels" in text.special else tokenizer

@@ -59,7 +59,7 @@ def rebuild(
         PellucidError: the data or the weights of the start are missing or damaged.
     """
     tokenizer = Tokenizer.load(folder.tokenizer)
-    data = open_data(folder)
+    data = open_data(folder, run.text.corpus)
     model = build_model(run, plan, folder, world or World(), inject)
     task_inputs = TaskInputs(
         run=run, folder=folder, model=model, tokenizer=tokenizer, data=data, reward=reward

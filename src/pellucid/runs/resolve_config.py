@@ -10,6 +10,7 @@ from typing import Any, TypedDict, TypeVar, Unpack, cast
 
 from pellucid import config
 from pellucid.config import base_of, encode, overlay, run_from_table
+from pellucid.data.shards.folder import prepared_folder
 from pellucid.errors import ConfigError
 from pellucid.hub import local_model
 from pellucid.presets import ObjectivePreset, find, find_objective
@@ -236,6 +237,9 @@ def _with_data(
                 f"--columns {','.join(columns)}: objective {type(run.objective).__name__} reads "
                 "documents, which have no columns: name the field of the text with --field"
             )
+        prepared = prepared_folder(paths, field)
+        if prepared is not None:
+            return replace(run, text=_with_prepared(run.text, prepared))
         if paths:
             corpus = config.Files(paths=paths, field=field)
         elif field is not None:
@@ -250,6 +254,13 @@ def _with_data(
         if columns and isinstance(corpus, config.Rows):
             corpus = with_columns(corpus, columns)
     return replace(run, text=replace(run.text, corpus=corpus))
+
+
+def _with_prepared(text: config.Text, path: str) -> config.Text:
+    """The text with a prepared folder, and its tokenizer, unless a start has an equal one."""
+    is_named = isinstance(text.tokenizer, config.FromFile)
+    tokenizer = text.tokenizer if is_named else config.FromFile(path=path)
+    return replace(text, corpus=config.Prepared(path=path), tokenizer=tokenizer)
 
 
 def with_columns(corpus: config.Rows, columns: tuple[str, ...]) -> config.Rows:

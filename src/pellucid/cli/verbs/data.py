@@ -1,4 +1,4 @@
-"""`pellucid data`: count a corpus; `cli/verbs/datasets.py` gets public ones."""
+"""`pellucid data`: count or prepare a corpus; `cli/verbs/datasets.py` gets public ones."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from pellucid.cli.flags.numbers import integer
 from pellucid.cli.flags.shared import add_corpus, add_settings, finish_parser
 from pellucid.cli.output.printing import align_values, print_result
 from pellucid.cli.verbs import datasets
@@ -33,6 +34,29 @@ def add_to(verbs: Any) -> None:
     report.add_argument("--preset", default="nano", metavar="NAME", help="whose tokenizer to train")
     add_settings(report, example="text.tokenizer=Bytes")
     finish_parser(report, call)
+    preparing = actions.add_parser(
+        "prepare",
+        help="encode a corpus once, into a folder or to a URL, for many runs",
+        description="Read and encode a corpus as training would. Write it with its tokenizer and "
+        "the checksums of its shards to a folder, or to a URL such as s3://bucket/folder. "
+        "pellucid train FOLDER-OR-URL learns from it.",
+    )
+    add_corpus(preparing, nargs="+")
+    preparing.add_argument(
+        "--out", default="prepared", metavar="PLACE", help="a new folder (prepared), or a URL"
+    )
+    preparing.add_argument(
+        "--preset", default="nano", metavar="NAME", help="whose tokenizer to train"
+    )
+    preparing.add_argument(
+        "--shard-bytes",
+        type=integer(4, 2**30),
+        default=2**20,
+        metavar="N",
+        help="bytes of tokens that a run fetches at once from a URL (default 1 MiB)",
+    )
+    add_settings(preparing, example="text.held_out=0.01")
+    finish_parser(preparing, _prepare)
     datasets.add_to(actions)
 
 
@@ -58,6 +82,28 @@ def call(arguments: argparse.Namespace) -> None:
         "sha256": report.sha256,
     }
     print_result(arguments, facts | asdict(report.tally), _format(report))
+
+
+def _prepare(arguments: argparse.Namespace) -> None:
+    """Write the folder, and print what it holds."""
+    from pellucid.runs import prepare_folder
+    from pellucid.runs.resolve_config import resolve_config
+
+    run = resolve_config(
+        arguments.paths, field=arguments.field, preset=arguments.preset, settings=arguments.set
+    )
+    facts = prepare_folder(
+        run.text,
+        arguments.out,
+        shard_bytes=arguments.shard_bytes,
+        notify=lambda phase: print(f"{phase} …", file=sys.stderr),
+    )
+    rows = [
+        ("tokens", f"{facts['tokens']:,} to train on, {facts['held_out_tokens']:,} held out"),
+        ("shards", f"{facts['shards']:,} of {facts['shard_bytes']:,} bytes"),
+        ("train", f"pellucid train {arguments.out}"),
+    ]
+    print_result(arguments, facts, align_values(rows))
 
 
 def _format(report: CorpusReport) -> list[str]:
