@@ -142,10 +142,8 @@ def _hint_below(table: Mapping[str, Any], key: str) -> str:
 
 
 def place_below(table: Mapping[str, Any], key: str) -> tuple[str, str]:
-    """Where a table further down has a key, or is of the kind `key`; empty if none does.
-
-    Returns:
-        The dotted path, and the kind if the key is the name of one.
+    """The dotted path at which a table further down has a key, or is of the kind `key`; and that
+    kind. Both are empty if no table has it.
     """
     tables = [("", table)]
     while tables:

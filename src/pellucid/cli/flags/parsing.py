@@ -17,7 +17,7 @@ SHELLS = ("bash", "zsh", "fish")
 #: Lines of usage that an error shows; a longer one would hide the error.
 _LONGEST_USAGE = 2
 #: Our flag, by its name in other tools.
-_OTHER_FLAGS = dict.fromkeys(
+_OTHER_FLAGS: dict[str, str] = dict.fromkeys(
     ("--name", "--run-name", "--output-dir", "--out-dir", "--save-dir"), "--out"
 )
 
