@@ -31,6 +31,7 @@ class ExitCode(IntEnum):
     RANK_LOST = 5
     HUNG_UP = 129
     INTERRUPTED = 130
+    UNREAD = 141
     TERMINATED = 143
 
 
@@ -84,7 +85,7 @@ class Interrupted(PellucidError):  # noqa: N818  an event, not an error
     """A signal stopped the work; the message says which state is saved.
 
     `signal` is the signal's number: 2 (SIGINT, and also a stop by the program itself), 15
-    (SIGTERM) or 1 (SIGHUP). The exit code is 128 more, as shells have it.
+    (SIGTERM), 1 (SIGHUP) or 13 (SIGPIPE). The exit code is 128 more, as shells have it.
     """
 
     exit_code = ExitCode.INTERRUPTED

@@ -16,6 +16,8 @@ ENDING = tuple(
 )
 #: "Save now, and continue." Windows has none.
 SAVING = tuple(getattr(signal, name) for name in ("SIGUSR1",) if hasattr(signal, name))
+#: The reader of a pipe has ended; Python ignores the signal itself. Windows has none.
+UNREAD = getattr(signal, "SIGPIPE", None)
 
 Handler = Callable[[int, FrameType | None], None]
 

@@ -42,6 +42,8 @@ REFUSED: dict[str, tuple[str, ...]] = {
     # a key of a table further down, and a kind of one
     "learning_rate=1": ("unknown key 'learning_rate'; did you mean 'optimiser.learning_rate'",),
     "model.n_layers=1": ("model: unknown key 'n_layers'; did you mean 'decoder.n_layers'",),
+    "model.heads=1": ("model: unknown key 'heads'; did you mean 'decoder.attention.n_heads'",),
+    "optimiser.lr=1": ("optimiser: unknown key 'lr'; did you mean 'learning_rate'",),
     "training.steps=1": ("did you mean 'budget', of kind Steps",),
     "modle.d_model=3": ("unknown key 'modle'; did you mean 'model'; Run has: seed, text, model",),
     "optimiser.rest.learningrate=1": ("optimiser.rest: ", "did you mean 'learning_rate'"),

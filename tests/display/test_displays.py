@@ -147,13 +147,16 @@ def test_a_stream_that_cannot_spell_an_arrow_gets_a_question_mark() -> None:
     assert '"Return the" ? ' in stream.buffer.getvalue().decode("cp1252")  # type: ignore[attr-defined]
 
 
-def test_a_reader_who_leaves_does_not_stop_the_run() -> None:
+def test_a_reader_who_leaves_is_told_of_once() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     stream = os.fdopen(writing, "w")
     display = PlainLines(stream)
+    calls = list[str]()
+    display.when_unread = lambda: calls.append("unread")
     display(LOGGED)
     display(FINISHED)
+    assert calls == ["unread"]
     with pytest.raises(BrokenPipeError):
         stream.close()
 

@@ -187,11 +187,11 @@ def test_a_terminal_that_changes_its_size_gets_a_whole_panel_again() -> None:
     terminal = Terminal(80, 40)
     terminal.show(*RUN)
     terminal.console.size = terminal.console.size._replace(width=60, height=20)
-    terminal.panel.tick()
+    terminal.panel(StepFinished(step=301, saving=False))  # not only with the next numbers
+    assert "\x1b[2J" in terminal.stream.getvalue()  # what the terminal has moved is gone
     lines = terminal.show(*WHOLE[-1:])
     assert len(lines) == 17
     assert all(cell_len(line) == 60 for line in lines)
-    assert "\x1b[2J" in terminal.stream.getvalue()  # what the terminal has moved is gone
 
 
 def test_several_runs_have_a_line_each_and_the_panel_of_one(press: Callable[[str], None]) -> None:
@@ -234,6 +234,12 @@ def test_values_without_a_logarithm_are_left_out_on_that_scale() -> None:
     labels = [float(label) for line in lines for label in re.findall(r"([\d.]+) ┤", line.plain)]
     assert labels == [1000, 100, 10] or labels == [100, 10]
     assert [line.plain for line in plot([], [], (40, 10), title="", unit="")] == [""] * 10
+
+
+def test_an_axis_has_a_number_once_while_there_is_one_point() -> None:
+    lines = plot([], [(0, 7.06)], (40, 10), title="", unit="updates")
+    assert sum("7.06" in line.plain for line in lines) == 1
+    assert lines[-1].plain.split() == ["0", "updates"]
 
 
 def test_the_events_of_a_run_that_is_not_connected_leave_keys_alone() -> None:

@@ -118,6 +118,22 @@ def test_adapters_leave_alone_and_come_back_on_their_base(
     assert torch.equal(logits(pellucid.load(tmp_path / "told")), logits(run))
 
 
+@pytest.mark.parametrize("published", [False, True], ids=["a run", "an exported model"])
+def test_adapters_of_a_base_whose_norms_have_no_bias_leave_as_the_base_does(
+    tmp_path: Path, published: bool
+) -> None:
+    train_tiny(tmp_path / "plain", steps=1)
+    adapt(tmp_path / "plain", tmp_path / "tuned", steps=2)
+    below = tmp_path / "plain"
+    if published:
+        below = tmp_path / "base"
+        assert runs.export_run(tmp_path / "plain", below).notes
+    runs.export_adapter(tmp_path / "tuned", tmp_path / "alone", base=str(below))
+    runs.import_model(tmp_path / "alone", tmp_path / "back")
+    back, run = pellucid.load(tmp_path / "back"), pellucid.load(tmp_path / "tuned")
+    torch.testing.assert_close(logits(back), logits(run), atol=1e-6, rtol=1e-5)
+
+
 def test_adapters_get_the_names_of_the_published_base_that_is_named(
     base: Path, adapted: Path, tmp_path: Path
 ) -> None:

@@ -104,3 +104,13 @@ def test_a_mixture_is_trained_and_resumed(tmp_path: Path) -> None:
 def test_what_makes_no_sense_is_refused(tmp_path: Path, settings: list[str], problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         train_tiny(tmp_path / "run", settings=settings)
+
+
+def test_a_disk_with_too_little_room_is_named_before_the_first_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pellucid.runs.summary.free_bytes", lambda path: 1000)
+    train_tiny(tmp_path / "run", steps=1)
+    events = read_events(RunFolder(tmp_path / "run").metrics)
+    facts = next(dict(event.facts) for event in events if isinstance(event, Started))
+    assert facts["disk"].startswith("1 kB left, too little: 3 checkpoints of about ")

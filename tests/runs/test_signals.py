@@ -16,6 +16,7 @@ import torch
 import pellucid
 from pellucid.checkpoints import load
 from pellucid.cli import main
+from pellucid.display import PlainLines
 from pellucid.errors import ExitCode, Interrupted
 from pellucid.runs import RunFolder, read_events
 from pellucid.training import (
@@ -132,6 +133,24 @@ def test_the_step_is_finished_and_saved_and_the_signal_named(
     folder = RunFolder(tmp_path / "run")
     assert folder.shelf.latest().name == "step-2"
     assert read_events(folder.metrics)[-1] == events.Interrupted(step=2, signal=number.name)
+
+
+def test_a_run_that_nobody_reads_is_saved_and_stops(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    stream = os.fdopen(writing, "w")
+
+    def leave(event: Event) -> None:
+        if isinstance(event, StepFinished) and event.step == 2:
+            os.close(reading)
+
+    with pytest.raises(Interrupted, match="SIGPIPE after step") as stop:
+        train_tiny(tmp_path / "run", observers=[PlainLines(stream), leave])
+    with pytest.raises(BrokenPipeError):
+        stream.close()
+    assert stop.value.exit_code == ExitCode.UNREAD
+    shelf = RunFolder(tmp_path / "run").shelf
+    assert f"after step {shelf.steps()[-1]};" in str(stop.value)
+    assert shelf.steps()[-1] < 12
 
 
 @pytest.mark.parametrize("numbers", [(signal.SIGINT, signal.SIGTERM), (signal.SIGTERM,) * 2])

@@ -1,7 +1,7 @@
 """The command `pellucid`: its verbs, its flags, its exit codes.
 
 0  done    2  bad input    3  stopped on a value that is not finite    4  findings    5  a lost rank
-129, 130, 143  stopped by SIGHUP, SIGINT (Ctrl-C), SIGTERM
+129, 130, 143  stopped by SIGHUP, SIGINT (Ctrl-C), SIGTERM; 141: nobody reads a training's output
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _EPILOG = """\
 `pellucid` alone says what you can do from here, and `pellucid COMMAND --help` begins with examples.
 
 exit codes: 0 done, 2 bad input, 3 stopped on a value that is not finite, 4 findings with --fail-on,
-5 a lost rank, 130 stopped by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP"""
+5 a lost rank, 130 stopped by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP, 141 by the end of its reader"""
 
 _OUT_OF_MEMORY = PellucidError(
     "memory ran out; all checkpoints are complete, and the same command continues: give this "

@@ -19,6 +19,7 @@ import tomli_w
 
 from pellucid import reader
 from pellucid.config.old_names import Table, with_new_kinds
+from pellucid.config.other_words import our_key
 from pellucid.errors import ConfigError
 from pellucid.reader import short
 
@@ -111,7 +112,9 @@ def _decode_dataclass(kind: type[Any], data: object, path: str) -> object:
     known_keys = f"{kind.__name__} has: {', '.join(names) or 'no keys'}"
     for key in table:
         if key not in names:
-            hint = did_you_mean(key, names) or _place_below(table, key)
+            ours = our_key(key)
+            slips = names if ours == key else [name for name in names if name == ours]
+            hint = did_you_mean(ours, slips) or _hint_below(table, ours)
             raise ConfigError(f"{_prefix(path)}unknown key {short(key)}{hint}; {known_keys}")
     values: dict[str, object] = {}
     for field in dataclasses.fields(kind):
@@ -130,8 +133,18 @@ def _decode_dataclass(kind: type[Any], data: object, path: str) -> object:
         raise ConfigError(f"{_prefix(path)}{error}") from None
 
 
-def _place_below(table: Mapping[str, Any], key: str) -> str:
+def _hint_below(table: Mapping[str, Any], key: str) -> str:
     """The end of a message about a key that a table further down has, or has as its kind."""
+    place, kind = place_below(table, key)
+    if kind:
+        return f"; did you mean {place!r}, of kind {kind}"
+    return f"; did you mean {place!r}" if place else ""
+
+
+def place_below(table: Mapping[str, Any], key: str) -> tuple[str, str]:
+    """The dotted path at which a table further down has a key, or is of the kind `key`; and that
+    kind. Both are empty if no table has it.
+    """
     tables = [("", table)]
     while tables:
         tables = [
@@ -142,10 +155,10 @@ def _place_below(table: Mapping[str, Any], key: str) -> str:
         ]
         for path, lower_table in tables:
             if key in lower_table:
-                return f"; did you mean '{path}{key}'"
+                return f"{path}{key}", ""
             if str(lower_table.get("kind")).lower() == key.lower():
-                return f"; did you mean {path.removesuffix('.')!r}, of kind {lower_table['kind']}"
-    return ""
+                return path.removesuffix("."), str(lower_table["kind"])
+    return "", ""
 
 
 @functools.cache

@@ -124,7 +124,7 @@ class Panel:
             case events.CheckpointSaved():
                 self._state.note = visible(f"saved {event.path}")
             case events.StepFinished():
-                self._answer_keys()
+                self.tick()
                 self._wait_while_paused(event.step)
                 return
             case _:

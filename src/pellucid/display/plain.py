@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TextIO
 
 from pellucid.display.example import example_lines
@@ -20,8 +20,10 @@ class PlainLines:
         self._stream = stream
         self._prefix = visible(prefix)
         self._encoding = getattr(stream, "encoding", None) or "utf-8"
-        self._is_closed = False
         self._changes = Changes()
+        self._is_closed = False
+        #: called once if the reader of the stream has ended, such as `head` after its lines
+        self.when_unread: Callable[[], None] = _nothing
 
     def __call__(self, event: events.Event) -> None:
         """Print the lines of an event."""
@@ -34,7 +36,10 @@ class PlainLines:
                     (self._prefix + line).encode(self._encoding, "replace").decode(self._encoding)
                 )
                 print(encodable, file=self._stream, flush=True)
-        except OSError:  # the reader or the terminal has gone; the run continues
+        except BrokenPipeError:
+            self._is_closed = True
+            self.when_unread()
+        except OSError:  # the terminal has gone, or the log's disk is full; the run continues
             self._is_closed = True
 
     def close(self) -> None:
@@ -44,6 +49,10 @@ class PlainLines:
         if isinstance(event, events.Vitals):
             return [visible(line) for line in self._changes.lines(event)]
         return lines_of(event)
+
+
+def _nothing() -> None:
+    """What a stream without a reader asks for by default."""
 
 
 def lines_of(event: events.Event) -> list[str]:

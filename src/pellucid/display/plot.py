@@ -56,7 +56,9 @@ def plot(
         lines[row] = Text.assemble(
             lines[row][:column], (_MARK, _MARK_STYLE), lines[row][column + 1 :]
         )
-    labels = {0: high, rows - 1: low} | ({rows // 2: (high + low) / 2} if rows >= 5 else {})
+    labels = {rows - 1: low}  # alone if all values are one, such as that of step 0
+    if high > low:
+        labels |= {0: high} | ({rows // 2: (high + low) / 2} if rows >= 5 else {})
     numbers = [labels.get(row) for row in range(rows)]
     return [
         *(
@@ -107,7 +109,7 @@ def _label(number: float | None, *, is_log: bool) -> str:
 def _foot(left: float, right: float, columns: int, title: str, unit: str) -> list[Text]:
     """The axis, and below it both ends with the title between them."""
     margin = " " * (_AXIS_COLUMNS - 1)
-    first, last = short(left), f"{short(right)} {unit}"
+    first, last = short(left) if left < right else "", f"{short(right)} {unit}"
     if len(first) + len(last) > columns:
         last = short(right)
     room = max(1, columns + 1 - len(first) - len(last))

@@ -10,7 +10,7 @@ from pellucid.errors import ConfigError
 from pellucid.extras import import_extra
 from pellucid.lab.comparison import Comparison, compare_outcomes, corpus_digest
 from pellucid.lab.experiment import Choices, Tuning, design
-from pellucid.lab.results import check_same_corpus, read_result
+from pellucid.lab.results import Result, check_same_corpus, read_result
 from pellucid.lab.workers import train_all
 
 
@@ -23,7 +23,7 @@ def compare(
     trials: int = 10,
     storage: str | None = None,
     measure: str | None = None,
-    against: Iterable[str | Path] = (),
+    against: Iterable[str | Path | Result] = (),
     notify: Callable[[str], None] = print,
     force: bool = False,
     **choices: Unpack[Choices],
@@ -46,7 +46,7 @@ def compare(
             several machines share them; by default a file in `out`.
         measure: the measure to compare; by default bits per byte, the reward, or else the held-out
             loss.
-        against: results of other comparisons, which must be of the same corpus.
+        against: results of other comparisons, or their files; they must be of the same corpus.
         notify: takes a line for each run that is over.
         force: train even if pellucid expects to need more memory than is free.
         **choices: for all variants: one of `steps`, `tokens`, `minutes` and `flops`, and
@@ -62,8 +62,9 @@ def compare(
     import_extra("lab", "scipy.stats", *(["optuna"] if tuning else []))
     flat = [word for item in words for word in _as_list(item)]
     experiment = design(flat, seeds=seeds, out=out, tuning=tuning, choices=choices)
-    for path in against:
-        check_same_corpus(corpus_digest(experiment.variants[0].run.text), read_result(Path(path)))
+    for other in against:
+        result = other if isinstance(other, Result) else read_result(Path(other))
+        check_same_corpus(corpus_digest(experiment.variants[0].run.text), result)
     experiment, outcomes = train_all(experiment, workers, notify, force=force)
     return compare_outcomes(experiment, outcomes, measure=measure)
 

@@ -6,7 +6,7 @@ from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from pellucid import config
-from pellucid.display import Panel, display_for
+from pellucid.display import Panel, PlainLines, display_for
 from pellucid.errors import RunError
 from pellucid.saved_runs.folder import RunFolder
 from pellucid.saved_runs.records import read_events, recorder
@@ -50,6 +50,8 @@ def observe_job(
                 _connect(observer, interrupts, is_alone=job.world.size == 1)
                 if any(isinstance(event, Resumed) for event in first_events):
                     observer.recall(read_events(folder.metrics))
+            elif isinstance(observer, PlainLines):
+                observer.when_unread = interrupts.stop_unread
             for event in first_events:
                 observer(event)
         run_together(job, progress, folder, all_observers, interrupts)

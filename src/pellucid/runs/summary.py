@@ -8,6 +8,7 @@ from typing import assert_never
 
 from pellucid import config
 from pellucid.counting import MemoryEstimate, parameter_count
+from pellucid.disk import free_bytes
 from pellucid.display.numbers import duration, short, size
 from pellucid.optim import group
 from pellucid.saved_runs.folder import RunFolder
@@ -63,11 +64,25 @@ def summarise(
         yield "kernels", _kernels(plan)
     length = "" if seconds is None else f"about {duration(seconds)}, "
     yield "expect", f"{length}{size(memory.n_bytes)} of memory"
+    yield from _short_disk(run, folder, memory)
     yield "seed", str(run.seed)
     yield "folder", str(folder.path)
     reward = dict(task.facts).get("reward")
     reward_flag = "" if reward is None else f" --reward {reward}"
     yield "to resume", f"pellucid train --resume {folder.path}{reward_flag}"
+
+
+def _short_disk(run: config.Run, folder: RunFolder, memory: MemoryEstimate) -> Iterator[Fact]:
+    """A warning if the disk holds less than the checkpoints that are kept, and the next one."""
+    checkpoint = sum(row.n_bytes for row in memory.rows if row.part == "snapshot")
+    needed = (run.training.keep_checkpoints + 1) * checkpoint
+    free = free_bytes(folder.path)
+    if free < needed:
+        yield (
+            "disk",
+            f"{size(free)} left, too little: {run.training.keep_checkpoints + 1} checkpoints of "
+            f"about {size(checkpoint)}; make room before the first one",
+        )
 
 
 def _kernels(plan: config.Plan) -> str:

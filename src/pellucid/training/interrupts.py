@@ -3,6 +3,8 @@
     SIGINT (Ctrl-C), SIGTERM, SIGHUP   before the first step: stop at once, there is nothing to save
                                        later: finish the step and save; a second one stops at once
     SIGUSR1                            save after this step, and go on
+    SIGPIPE                            the reader of the output has ended, as `head` does after its
+                                       lines: finish the step and save
 
 Signals set flags; before the first step, and the second time, they raise exceptions.
 """
@@ -84,6 +86,11 @@ class Interrupts:
             number = signal_of(error)
             moment = _IMMEDIATELY if self._has_looped else BEFORE_A_STEP
             raise Interrupted(f"stopped by {signals.name_of(number)} {moment}", number) from None
+
+    def stop_unread(self) -> None:
+        """Ask to stop after this step, as SIGPIPE ends other tools: nobody reads the output."""
+        if not self.asked:
+            self._ask(signals.UNREAD)
 
     def agree_with(self, world: World) -> Requests:
         """What any rank was asked for since the last call; all ranks get the same answer.

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from pellucid import config
+from pellucid.checkpoints.huggingface.completion import complete
 from pellucid.checkpoints.huggingface.names import (
     Layout,
     Source,
@@ -34,15 +35,21 @@ class Base:
     """The adaptable linear layers of a base by path, and the published modules that hold them."""
 
     def __init__(self, model: config.Transformer, model_type: str | None = None) -> None:
-        """The names of a family; by default of the first that fits the model."""
+        """The names of a family; by default of the first that fits the model.
+
+        A family may fit only with parts that change nothing: then `write_published` adds them too.
+        """
         with torch.device("meta"):
             built = assemble(model, seed=0)
-        parameters = [name for name, _ in built.named_parameters()]
-        family, _ = choose_family(model, parameters, model_type=model_type)
+        completed = complete(model, dict(built.named_parameters()), model_type=model_type)
+        model = completed.model
+        family, _ = choose_family(model, completed.tensors, model_type=model_type)
+        #: the model as the family holds it
+        self.model = model
         self.layers: dict[str, nn.Linear] = adaptable(built)
         self.family = family.model_type
         self.prefix = family.prefix
-        shapes = shapes_of(built.named_parameters())
+        shapes = shapes_of(completed.tensors.items())
         #: in which updates are never transposed, even if the published matrix is
         self.layout = Layout(model, untransposed(family.names_for(model)), shapes)
         self.modules: dict[str, list[str]] = {}
@@ -63,7 +70,7 @@ class Base:
         first, modules = cls(model), list(modules)
         if all(map(first.own_name, modules)):
             return first
-        fitting = islice(fitting_families(model, first.layout.sources), 1, None)
+        fitting = islice(fitting_families(first.model, first.layout.sources), 1, None)
         others = (cls(model, family.model_type) for family in fitting)
         return next((base for base in others if all(map(base.own_name, modules))), first)
 

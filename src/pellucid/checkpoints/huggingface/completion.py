@@ -48,21 +48,24 @@ class Completed:
     note: str = ""
 
 
-def complete(model: config.Transformer, tensors: Mapping[str, Tensor]) -> Completed:
+def complete(
+    model: config.Transformer, tensors: Mapping[str, Tensor], *, model_type: str | None = None
+) -> Completed:
     """The model as the first family holds it; if none does, with the parts of the first that may.
 
     Args:
         model: the config.
         tensors: its weights, by pellucid's names.
+        model_type: the only family to try; by default all.
 
     Raises:
         CheckpointError: no family holds it, with such parts or without; names the differences from
             the nearest one.
     """
     try:
-        choose_family(model, tensors)
+        choose_family(model, tensors, model_type=model_type)
     except CheckpointError:
-        for family in FAMILIES:
+        for family in FAMILIES if model_type is None else FAMILIES.keys() & {model_type}:
             for start in _starts(model):
                 completed = _with_parts_of(family, model, start, tensors)
                 if completed is not None:

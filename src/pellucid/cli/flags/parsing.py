@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from pellucid.cli.examples import EXAMPLES
-from pellucid.config.codec import nearest_word
+from pellucid.config.codec import nearest_word, place_below
+from pellucid.config.other_words import our_key
 from pellucid.errors import ExitCode
 
 #: For which `--print-completion` has a script.
 SHELLS = ("bash", "zsh", "fish")
 #: Lines of usage that an error shows; a longer one would hide the error.
 _LONGEST_USAGE = 2
+#: Our flag, by its name in other tools.
+_OTHER_FLAGS: dict[str, str] = dict.fromkeys(
+    ("--name", "--run-name", "--output-dir", "--out-dir", "--save-dir"), "--out"
+)
 
 
 class Parser(argparse.ArgumentParser):
@@ -53,10 +58,18 @@ class Parser(argparse.ArgumentParser):
     def refuse(self, unknown: Sequence[str]) -> NoReturn:
         """End with the words that are unknown, and the flags that were perhaps meant."""
         flags = [word.partition("=")[0] for word in unknown if word.startswith("-")]
-        self.error(
-            f"unrecognized arguments: {' '.join(unknown)}"
-            + _ask_back(flags, self._option_string_actions)
-        )
+        matches = [match for flag in flags if (match := self._nearest_flag(flag)) is not None]
+        self.error(f"unrecognized arguments: {' '.join(unknown)}{_ask_back(matches)}")
+
+    def _nearest_flag(self, flag: str) -> str | None:
+        """The flag that a mistyped one means, or the key of the config that has its name."""
+        flags = list(self._option_string_actions)
+        if "--set" in flags and (place := _place_in_config(flag)):
+            return f"--set {place}=..."
+        flag = _OTHER_FLAGS.get(flag, flag)
+        words = set(flag.strip("-").split("-"))
+        longer = (choice for choice in flags if words < set(choice.strip("-").split("-")))
+        return flag if flag in flags else next(longer, None) or nearest_word(flag, flags)
 
     def error(self, message: str) -> NoReturn:
         """End with what is wrong; the usage only if it is short.
@@ -83,7 +96,8 @@ class Parser(argparse.ArgumentParser):
         if action.choices is None or value in action.choices:
             return
         choices = [str(choice) for choice in action.choices]
-        nearest = _ask_back([str(value)], choices)
+        match = nearest_word(str(value), choices)
+        nearest = _ask_back([] if match is None else [match])
         if action.dest == "command":
             raise argparse.ArgumentError(None, f"there is no command {value!r}{nearest}")
         raise argparse.ArgumentError(
@@ -91,11 +105,19 @@ class Parser(argparse.ArgumentParser):
         )
 
 
-def _ask_back(words: Iterable[str], choices: Iterable[str]) -> str:
+def _ask_back(matches: Sequence[str]) -> str:
     """`: did you mean A?` with the nearest choice to each word; empty if none is near."""
-    choices = list(choices)
-    matches = [match for word in words if (match := nearest_word(word, choices)) is not None]
     return f": did you mean {' and '.join(matches)}?" if matches else ""
+
+
+def _place_in_config(flag: str) -> str:
+    """The path of the key that a flag has the name of, in the config of `nano`; or nothing."""
+    from pellucid.config import encode
+    from pellucid.presets import find
+
+    table = encode(find("nano"))
+    place, kind = place_below(table, our_key(flag.strip("-").replace("-", "_")))
+    return "" if kind else place
 
 
 def _add_flags_of_all(parser: argparse.ArgumentParser, *, is_root: bool) -> None:

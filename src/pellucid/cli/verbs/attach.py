@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pellucid.cli.flags.shared import finish_parser
 from pellucid.json_text import json_text
@@ -61,6 +61,9 @@ def _show(folders: Sequence[RunFolder]) -> None:
         displays = [SeveralPanel(console, names)]
     else:
         displays = [PlainLines(sys.stdout, prefix=f"{name}: ") for name in names]
+    for display in displays:
+        if isinstance(display, PlainLines):
+            display.when_unread = _end
     first = displays[0]
     try:
         for number, event in _follow(folders, first.tick if isinstance(first, Panel) else _wait):
@@ -73,6 +76,11 @@ def _show(folders: Sequence[RunFolder]) -> None:
     finally:
         for display in displays:
             display.close()
+
+
+def _end() -> NoReturn:
+    """The reader of the lines has ended: nothing is left to show."""
+    raise BrokenPipeError
 
 
 def _wait() -> None:

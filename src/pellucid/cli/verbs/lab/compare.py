@@ -149,6 +149,7 @@ def call(arguments: argparse.Namespace) -> None:
     from pellucid.lab.page import write_page
     from pellucid.lab.results import read_result, write_result
 
+    others = [read_result(Path(path)) for path in arguments.against]
     comparison = compare(
         arguments.words,
         seeds=arguments.seeds,
@@ -158,13 +159,12 @@ def call(arguments: argparse.Namespace) -> None:
         trials=arguments.trials,
         storage=arguments.storage,
         measure=arguments.measure,
-        against=arguments.against,
+        against=others,
         notify=notifier(arguments),
         force=arguments.force,
         **common_choices(arguments),
     )
     files = [write_page(comparison), *write_tables(comparison), write_result(comparison)]
-    others = [read_result(Path(path)) for path in arguments.against]
     facts = comparison_facts(comparison) | {
         "files": [str(file) for file in files],
         "against": [other.facts for other in others],
