@@ -36,8 +36,9 @@ def _train(setting: Setting, prefix: str) -> Seen:
         ours = callback(setting)
         if parts.options.get("beta") and prefix == "GRPO":  # it loads its reference by name
             start = f"{folder}/start"
-            loop.model.save_pretrained(start)
-            loop.model.config.name_or_path = start
+            policy: Any = loop.model
+            policy.save_pretrained(start)
+            policy.config.name_or_path = start
         trainer = getattr(trl, f"{prefix}Trainer")(
             model=setting.model,
             args=getattr(trl, f"{prefix}Config")(**told),
