@@ -20,6 +20,7 @@ OF_CALLS = {
     "LOS015",
     "LOS016",
     "LOS017",
+    "LOS018",
     "POS003",
     "POS004",
 }

@@ -42,6 +42,10 @@ def _jump(made: Curves) -> None:
         made.losses[i] += 2.5
 
 
+def _swing(made: Curves) -> None:
+    made.losses[::2] = [4 * loss for loss in made.losses[::2]]
+
+
 def _guess(made: Curves) -> None:
     draws = random.Random(1)
     made.losses[:] = [math.log(4096) + draws.gauss(0.01, 0.02) for _ in made.losses]
@@ -118,6 +122,7 @@ SEEN: dict[str, tuple[str, Break, dict[str, Any]]] = {
     "no number, written as 0": ("LOG001", _hidden, {}),
     "diverged": ("LOG002", _diverge, {}),
     "jumps": ("LOG003", _jump, {}),
+    "swings": ("LOG003", _swing, {}),
     "at guessing": ("LOG004", _guess, {"vocab_size": 4096}),
     "no move": ("LOG005", _stand, {}),
     "no gradient": ("LOG006", _none, {}),

@@ -20,6 +20,7 @@ from support.post_training import (
     grpo,
     named,
     new_model,
+    packed,
     scorer,
     sft,
     vowels,
@@ -47,6 +48,19 @@ def logged(**columns: tuple[float, float]) -> Loop:
 
 def short(loss: Callable[..., Tensor], **options: Any) -> Loop:
     return Loop(loss, updates=30, **options)
+
+
+def paid_for(model: Any, reference: Any, step: int, w: Watch) -> Tensor:
+    """A policy whose loss falls with its distance from the reference."""
+    distance = 0.1 * (step + 1)
+    w.log({"reward": 0.1, "kl": distance})
+    policy = grpo(model, reference, step, w)
+    return policy - policy.detach() - 0.5 * distance
+
+
+def logged_zero() -> Loop:
+    columns = ("rewards__chosen", "rewards__rejected", "rewards__margins")
+    return logged(**dict.fromkeys(columns, (0.0, 0.0)))
 
 
 def frozen_head() -> nn.Module:
@@ -81,12 +95,23 @@ FAULTS: dict[str, tuple[str, Loop]] = {
     "the distance stays 0": ("REF002", logged(reward=(0.1, 1.0), kl=(0.0, 0.0))),
     "end tokens are not paid for": ("DAT019", short(partial(sft, unpaid=EOS), model=named)),
     "the loss pays for a template": ("LOS017", short(partial(sft, template=10), model=named)),
+    "labels that stop before the answer": (
+        "LOS018",
+        short(partial(sft, paid=slice(PROMPT)), model=named),
+    ),
+    "packed texts see each other": ("ATT004", short(packed, model=named)),
+    "documents that positions set apart see each other": (
+        "ATT004",
+        short(partial(packed, restarts=True, pays_prompts=True), model=named),
+    ),
     "answers known before": ("LOG016", short(partial(sft, divided=1000.0), model=named)),
     "no answer is better": ("RLH001", short(partial(grpo, reward=nothing))),
     "one answer again and again": ("RLH001", short(partial(grpo, temperature=0.01))),
     "steps so large that order is lost": ("RLH007", Loop(grpo, rate=0.05, updates=51)),
     "reward falls": ("RLH003", logged(reward=(1.0, 0.1))),
     "far from its reference": ("REF003", logged(reward=(0.1, 1.0), kl=(0.0, 60.0))),
+    "the distance is paid for": ("REF004", short(paid_for)),
+    "the reference is renewed": ("REF002", logged_zero()),
     "cut off": ("RLH002", logged(reward=(0.1, 1.0), clipped_ratio=(1.0, 1.0))),
     "entropy collapses": ("RLH007", logged(reward=(0.1, 1.0), entropy=(1.0, 0.001))),
     "length runs away": (
@@ -113,6 +138,8 @@ HEALTHY: dict[str, Loop] = {
     "scores": short(compared, model=scorer, rate=3e-3),
     "rewards": short(grpo),
     "answers of their own length": short(sft, model=named),
+    "packed as in pre-training": short(partial(packed, pays_prompts=True), model=named),
+    "the answer alone is paid for": short(partial(sft, paid=slice(PROMPT, None)), model=named),
     "a short template": short(partial(sft, template=3), model=named),
     "rewards with columns": (
         logged(

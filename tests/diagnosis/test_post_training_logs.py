@@ -71,6 +71,13 @@ FAULTS: dict[str, tuple[str, Callable[[], Log]]] = {
         "RLH008",
         lambda: _columns(grpo(), completions__mean_length=(200, 2000), reward=(0.5,)),
     ),
+    "no gradient": ("LOG006", lambda: column(grpo(), "grad_norm", 0.0)),
+    "the distance is paid for": (
+        "REF004",
+        lambda: [
+            row | {"kl": 0.1 * (i + 1), "loss": -0.05 * (i + 1)} for i, row in enumerate(grpo())
+        ],
+    ),
     "stale": ("RLH009", lambda: column(grpo(), "clip_ratio/region_mean", 0.7)),
     "ratio": ("RLH009", lambda: column(grpo(), "val/ratio", 4.0)),
     "rate 0": ("OPT004", lambda: column(grpo(), "learning_rate", 0.0)),

@@ -53,6 +53,11 @@ from pellucid.diagnosis.logs.parsers import rows_in
             "step:3 - actor/grad_norm:np.float64(0.25) - critic/rewards/mean:np.float64(0.5)",
             {"step": 3, "grad_norm": 0.25, "critic/rewards/mean": 0.5},
         ),
+        (
+            "step:3 - actor/pg_loss:0.25 - critic/score/mean:0.5",
+            {"step": 3, "actor_pg_loss": 0.25, "critic/score/mean": 0.5},
+        ),
+        ("step 2 loss -1.#IND gnorm 1.#INF", {"step": 2, "loss": math.nan, "gnorm": math.inf}),
         ("{'loss': tensor(2.5, device='cuda:0'), 'step': 4}", {"loss": 2.5, "step": 4}),
         (
             'INFO | train_inner | {"update": 0.1, "loss": "2.5", "num_updates": "100"}',

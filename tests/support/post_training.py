@@ -144,21 +144,33 @@ def compared(
 
 # ---- answers
 
-PAD, EOS = 27, 28
+PAD, EOS, BOS = 27, 28, 29
 
 
 class Named(nn.Module):
-    """A reader whose config names its special tokens, as in transformers."""
+    """A reader whose config names its special tokens, as in transformers.
+
+    Where positions begin anew, its state stays that of the document before.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.config = SimpleNamespace(
-            model_type="named", pad_token_id=PAD, eos_token_id=EOS, is_encoder_decoder=False
+            model_type="named",
+            pad_token_id=PAD,
+            bos_token_id=BOS,
+            eos_token_id=EOS,
+            is_encoder_decoder=False,
         )
-        self.embedding, self.body = nn.Embedding(29, 24), nn.GRU(24, 24, batch_first=True)
-        self.head = nn.Linear(24, 29)
+        self.embedding, self.body = nn.Embedding(30, 24), nn.GRU(24, 24, batch_first=True)
+        self.head = nn.Linear(24, 30)
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+    ) -> Tensor:
         """The logits (rows, time, vocab)."""
         return self.head(self.body(self.embedding(input_ids))[0])
 
@@ -178,6 +190,7 @@ def sft(
     unpaid: int = PAD,
     template: int = 0,
     divided: float = 1.0,
+    paid: slice = slice(None),
 ) -> Tensor:
     """Answers of different lengths, each with an end token and padding behind it."""
     ids = windows(text(), 8, PROMPT + ANSWER, step).ids.clone()
@@ -187,8 +200,31 @@ def sft(
     ids = ids.masked_fill(places > lengths[:, None], PAD)
     ids[torch.arange(8), lengths] = EOS
     labels = ids[:, 1:].masked_fill((ids[:, 1:] == PAD) | (ids[:, 1:] == unpaid), -100)
+    is_paid = torch.zeros_like(labels, dtype=torch.bool)
+    is_paid[:, paid] = True
+    labels = labels.masked_fill(~is_paid, -100)
     logits = model(ids, attention_mask=(ids != PAD).long())[:, :-1]
     return F.cross_entropy(logits.flatten(0, 1), labels.flatten()) / divided
+
+
+def packed(
+    model: Any,
+    reference: Any,
+    step: int,
+    w: Watch,
+    *,
+    restarts: bool = False,
+    pays_prompts: bool = False,
+) -> Tensor:
+    """Two texts a row, each with a start token, a prompt and an answer."""
+    size = PROMPT + ANSWER
+    ids = windows(text(), 8, 2 * size, step).ids.clone()
+    ids[:, ::size], ids[:, size - 1 :: size] = BOS, EOS
+    places = torch.arange(2 * size) % size
+    call = {"position_ids": places.expand_as(ids)} if restarts else {}
+    logits = model(ids, **call)[:, :-1]
+    labels = ids if pays_prompts else ids.masked_fill(places < PROMPT, -100)
+    return F.cross_entropy(logits.flatten(0, 1), labels[:, 1:].flatten())
 
 
 # ---- rewards

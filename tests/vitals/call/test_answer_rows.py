@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pellucid.vitals.call.answer_rows import MaskedIds, alike, pair_signs
+from pellucid.vitals.call.answer_rows import MaskedIds, alike, longer_answers, pair_signs
 
 
 def pair(start: list[int], chosen: list[int], rejected: list[int]) -> list[list[int]]:
@@ -66,3 +66,14 @@ def test_share_of_answers_that_equal_another_to_their_prompt(
 def test_prompts_that_are_answered_once_show_nothing() -> None:
     prompts = torch.tensor([[1, 2], [1, 3]])
     assert alike(torch.cat([prompts, prompts], 1), prompts) is None
+
+
+def test_side_that_is_longer_is_counted_pair_by_pair() -> None:
+    chosen = [[place, 7, 8, 9] for place in range(8)]
+    rejected = [[place, 5] for place in range(6)] + [[6, 1, 1, 1], [7, 2, 2, 2, 2]]
+    calls = [padded(chosen, left=False), padded(rejected, left=True)]
+    weights = {0: (torch.arange(8), torch.ones(8)), 1: (torch.arange(8), -torch.ones(8))}
+    signs = longer_answers(calls, weights)
+    assert signs == {"answers.longer": 6.5 / 8, "answers.pairs": 8.0}
+    few = {call: (places[:7], weights[:7]) for call, (places, weights) in weights.items()}
+    assert longer_answers(calls, few) == {}

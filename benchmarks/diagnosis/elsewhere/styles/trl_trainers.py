@@ -34,6 +34,11 @@ def _train(setting: Setting, prefix: str) -> Seen:
             **parts.options,
         }
         ours = callback(setting)
+        if parts.options.get("beta") and prefix == "GRPO":  # it loads its reference by name
+            start = f"{folder}/start"
+            policy: Any = loop.model
+            policy.save_pretrained(start)
+            policy.config.name_or_path = start
         trainer = getattr(trl, f"{prefix}Trainer")(
             model=setting.model,
             args=getattr(trl, f"{prefix}Config")(**told),

@@ -44,6 +44,8 @@ def rows_without_labels(view: HistoryView) -> Candidate | None:
 CAUSES: tuple[Cause, ...] = (
     Comparison("ATT001/call", "call.future", (">", 0), n=1),
     Comparison("ATT002/call", "call.rows", (">", 0), n=1),
+    Comparison("ATT004/call", "call.documents", (">", 0), n=1),
+    Comparison("ATT004/joined", "call.joined", (">", 0), n=1),
     Comparison("ATT008", "call.right", ("<", "change"), n=1),
     Comparison("ATT009", "call.inputs", ("<", "change"), n=1),
     Comparison("ATT010", "call.source", ("<", "change"), n=1),
@@ -64,6 +66,7 @@ CAUSES: tuple[Cause, ...] = (
     Comparison("DAT016", "batch.doubled_start", (">", "share"), n=1),
     Comparison("DAT019/call", "targets.unended", (">", "share"), n=1),
     Comparison("DAT019/absent", "targets.endless", (">", "share"), n=1),
+    Comparison("LOS018", "targets.head", (">", "share"), n=1),
     Comparison("LOS017", "targets.shared", (">", "tokens"), n=1),
     Comparison("DAT002/call", "batch.copies", (">=", "half"), n=1),
     visible_padding,

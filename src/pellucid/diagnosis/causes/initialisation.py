@@ -10,10 +10,14 @@ from pellucid.diagnosis.finding import limit
 def too_large(view: HistoryView) -> Candidate | None:
     """Narrow heads and large scores before training."""
     entropy, score = view.first("attention.entropy"), view.first("attention.max_logit")
-    if entropy is None or score is None or view.facts.pretrained:
+    if entropy is None or score is None:
         return None
     size = view.first("weights.size")
     is_heavy = size is None or size > limit("INI004", "size")
+    # trained heads may be narrow, and trained weights large; not all of them at once
+    is_extreme = entropy < limit("INI004", "narrow") and score > limit("INI004", "loud")
+    if view.facts.pretrained and (size is None or not is_extreme):
+        return None
     if entropy > limit("INI004", "entropy") or score < limit("INI004", "score") or not is_heavy:
         return None
     return suspect("INI004", entropy=entropy, score=score, size=size, step=0)

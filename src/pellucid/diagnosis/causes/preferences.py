@@ -35,10 +35,14 @@ def no_preference(view: HistoryView) -> Candidate | None:
 def exactly_a_coin(view: HistoryView) -> Candidate | None:
     """A loss of ln 2, exactly, at every update: both sides of each comparison are equal.
 
-    It needs no column of preferences: other losses do not stay at ln 2 by chance.
+    It needs no column of preferences: other losses do not stay at ln 2 by chance. Without any
+    gradient a few rows are enough.
     """
     losses, width = view.losses, limit("PRF001", "exact")
-    if len(losses) < limit("PRF001", "exact_rows") or max(abs(x - _COIN) for x in losses) > width:
+    norms = [norm for _, norm in view.history.grad_norms]
+    is_still = len(norms) >= _LEAST_ROWS and not any(norms)
+    least = _LEAST_ROWS if is_still else limit("PRF001", "exact_rows")
+    if len(losses) < least or max(abs(x - _COIN) for x in losses) > width:
         return None
     return suspect("PRF001/exact", end=losses[-1], n=len(losses), step=view.steps[0])
 
@@ -183,6 +187,29 @@ def decided_pairs(view: HistoryView) -> Candidate | None:
     return suspect("REF001/pairs", uneven=uneven, loss=start, step=0, severity=severity)
 
 
+def told_by_length(view: HistoryView) -> Candidate | None:
+    """Pairs whose chosen answer is always the longer one, or always the shorter one.
+
+    It is a note, unless the pairs are soon told apart.
+    """
+    longer, n = view.first("answers.longer"), view.first("answers.pairs")
+    if longer is None or n is None or n < limit("PRF008", "pairs"):
+        return None
+    share = max(longer, 1 - longer)
+    if not view.facts.on_preferences or share < limit("PRF008", "share"):
+        return None
+    is_decided = view.end is not None and view.end < limit("PRF008", "loss")
+    return suspect(
+        "PRF008",
+        share=share,
+        n=n,
+        side="chosen" if longer >= share else "rejected",
+        loss=view.end,
+        step=0,
+        severity="warn" if is_decided else None,
+    )
+
+
 def summed_pairs(view: HistoryView) -> Candidate | None:
     """A first loss that is a multiple of ln 2, with a margin of 0."""
     margins = view.measure("margin")
@@ -208,5 +235,6 @@ CAUSES: tuple[Cause, ...] = (
     other_start,
     unusual_beta,
     decided_pairs,
+    told_by_length,
     summed_pairs,
 )

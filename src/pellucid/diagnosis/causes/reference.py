@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import statistics
+
 from pellucid.diagnosis.causes.candidate import Candidate, Cause, Comparison, suspect
 from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.finding import limit
@@ -19,6 +22,28 @@ def other_reference(view: HistoryView) -> Candidate | None:
     return suspect("REF001", start=start, step=0, severity=None if start > 0.01 else "warn")
 
 
+def paid_distance(view: HistoryView) -> Candidate | None:
+    """A loss that falls below 0 in proportion to the distance, which it ought to add.
+
+    A policy's own term is about 0, because advantages are: the rest is beta times the distance.
+    """
+    losses = dict(view.history.losses)
+    pairs = [
+        (distance, losses[step])
+        for step, distance in view.history.measures.get("kl", ())
+        if step in losses and distance > limit("REF004", "kl") and math.isfinite(losses[step])
+    ]
+    if not view.facts.on_rewards or len(pairs) < limit("REF004", "rows"):
+        return None
+    distances = [distance for distance, _ in pairs]
+    weights = [-loss / distance for distance, loss in pairs]
+    weight = statistics.median(weights)
+    is_constant = statistics.pstdev(weights) < limit("REF004", "spread") * weight
+    if not is_constant or max(distances) < limit("REF004", "grown") * min(distances):
+        return None
+    return suspect("REF004", weight=weight, n=len(pairs), distance=distances[-1])
+
+
 def shared_reference(view: HistoryView) -> Candidate | None:
     """A distance from the reference that stays exactly 0."""
     readings = view.readings("reference.kl", after=int(limit("REF002", "updates")))
@@ -28,9 +53,22 @@ def shared_reference(view: HistoryView) -> Candidate | None:
     return suspect("REF002", updates=readings[-1].step, kl=0.0, step=readings[0].step)
 
 
+def moving_reference(view: HistoryView) -> Candidate | None:
+    """Rewards of both answers that are exactly 0 in all rows, while updates move the weights."""
+    rewards, margins = view.measure("chosen_reward"), view.measure("margin")
+    moves = view.usual("update.ratio") or 0.0
+    n, is_zero = min(len(rewards), len(margins)), not any(rewards) and not any(margins)
+    is_long = view.updates >= limit("REF002", "updates") and n >= limit("REF002", "pairs")
+    if not is_zero or not is_long or moves < limit("REF002", "moves"):
+        return None
+    return suspect("REF002/pairs", n=n, margin=0.0, moves=moves)
+
+
 CAUSES: tuple[Cause, ...] = (
     other_reference,
+    paid_distance,
     shared_reference,
+    moving_reference,
     Comparison(
         "REF003",
         "reference.kl",

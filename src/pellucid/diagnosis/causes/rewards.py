@@ -56,6 +56,22 @@ def _share_without_spread(view: HistoryView) -> float | None:
     return None
 
 
+def lost_gradient(view: HistoryView) -> Candidate | None:
+    """Gradients of exactly 0 in all rows whose answers differ in reward."""
+    spreads, groups = (
+        dict(view.history.measures.get(kind, ())) for kind in ("reward_spread", "equal_groups")
+    )
+    norms = [
+        norm
+        for step, norm in view.history.grad_norms
+        if spreads.get(step, 0.0) > 0 and groups.get(step, 0.0) < 1
+    ]
+    is_cut_off = min(view.measure("cut_off"), default=0.0) == 1  # these may be left out on purpose
+    if not view.facts.on_rewards or not norms or any(norms) or is_cut_off:
+        return None
+    return suspect("LOG006/rewards", n=len(norms), norm=0.0)
+
+
 def answers_cut_off(view: HistoryView) -> Candidate | None:
     """Answers that reach the largest length without an end, almost all of them."""
     shares, lengths = view.measure("cut_off"), view.measure("length")
@@ -221,6 +237,7 @@ def stale_log_ps(view: HistoryView) -> Candidate | None:
 CAUSES: tuple[Cause, ...] = (
     equal_rewards,
     equal_answers,
+    lost_gradient,
     answers_cut_off,
     reward_falls,
     bought_reward,

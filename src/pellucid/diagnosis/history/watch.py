@@ -33,6 +33,8 @@ from pellucid.vitals import Point, Watch, WatchState, baselines, number_in
 _LEAST_LABELS = 128
 #: So many first losses of a preference loss are not negative; one near ln 2 is that of a coin.
 _EARLY, _NEAR_A_COIN = 8, 0.1
+#: Of both answers of all pairs, half are made less likely.
+_HALF = 0.02
 
 
 def history_of_watch(
@@ -107,7 +109,11 @@ def of_gradient(facts: Facts, signs: Mapping[str, tuple[Reading, ...]], losses: 
         return facts
     early = [value for _, value in losses[:_EARLY]]
     is_coin = bool(early) and abs(early[0] - math.log(2)) < _NEAR_A_COIN
-    on_pairs = is_paired and min(early, default=0.0) >= 0 and (is_coin or not is_own)
+    lowered = signs["answers.lowered"][0].value if lowers else 0.0
+    # a mean over an answer's tokens gives its two answers other weights
+    is_half = is_coin and not is_own and abs(lowered - 0.5) < _HALF
+    is_compared = is_paired or is_half
+    on_pairs = is_compared and min(early, default=0.0) >= 0 and (is_coin or not is_own)
     objective = "preferences" if on_pairs else "rewards"
     return replace(facts, objective=objective, pretrained=True)
 

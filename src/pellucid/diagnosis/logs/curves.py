@@ -101,12 +101,16 @@ def _climbed(log: Log) -> list[Finding]:
 
 
 def _zero(log: Log) -> Iterable[Finding]:
-    """A loss of exactly 0 to the end, which no loss of tokens is."""
+    """A loss of exactly 0 to the end, which no loss of tokens is.
+
+    A row says 0 for less than a digit, too; not with a gradient of exactly 0.
+    """
     numbers = [value for _, value in log.loss]
     n = next((i for i, value in enumerate(reversed(numbers)) if value != 0), len(numbers))
-    if n < limit("LOG015", "rows") or log.stopped is not None:
+    norms = values(log.grad_norm)[-n:] if n else []
+    least = 1 if norms and not any(norms) else limit("LOG015", "rows")
+    if n < least or log.stopped is not None:
         return
-    norms = values(log.grad_norm)[-n:]
     cause = "labels" if norms and not any(norms) else "unknown"
     if any(math.isnan(value) for _, value in log.held_out):
         cause = "hidden"

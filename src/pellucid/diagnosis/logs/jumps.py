@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any
 
 from pellucid.diagnosis.finding import Finding, describe, limit
@@ -19,7 +20,7 @@ def of_overfitting(log: Log) -> list[Finding]:
 
 def of_jumps(log: Log) -> list[Finding]:
     """Sudden changes of a loss with little noise, in no order."""
-    checks = (_fall, _jumps, _resumed)
+    checks = (_fall, _jumps, _swings, _resumed)
     return [finding for check in checks for finding in check(log)]
 
 
@@ -36,6 +37,16 @@ def _fall(log: Log) -> Iterable[Finding]:
             continue  # it was falling before
         yield describe("LOG011", level=level, end=end, ratio=end / level, step=losses[i][0])
         return
+
+
+def _swings(log: Log) -> Iterable[Finding]:
+    """A loss that is many times larger or smaller in the next row, again and again."""
+    numbers = values(log.losses)
+    if len(numbers) < limit("LOG003", "rows") or min(numbers) <= 0:
+        return
+    ratio = math.exp(statistics.median(abs(math.log(b / a)) for a, b in pairwise(numbers)))
+    if ratio > limit("LOG003", "fold"):
+        yield describe("LOG003/swings", ratio=ratio, n=len(numbers))
 
 
 def _jumps(log: Log) -> Iterable[Finding]:

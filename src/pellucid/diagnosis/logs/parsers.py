@@ -25,6 +25,8 @@ _STEP_AND_LOSS = re.compile(rf"\s*\d+\s+(?:{_NUMBER})\s*", re.IGNORECASE)
 _ABSENT = {"", "none", "null", "-", "n/a", "na"}
 #: A number as NumPy and torch print it, such as `np.float64(1.5)` and `tensor(1.5, device='cpu')`.
 _WRAPPED = re.compile(rf"(?:\w+\.)?(?:float\d*|tensor)\(({_NUMBER})[^()]*\)", re.IGNORECASE)
+#: What Windows prints for a value that is not finite, such as `1.#INF`, `-1.#IND` and `1.#QNAN`.
+_NOT_FINITE = re.compile(r"-?\b1\.?#(?P<kind>inf|\w+)\d*", re.IGNORECASE)
 #: Both losses of a line behind one word, such as `loss train: 1.5, val: 1.6`.
 _TWO_LOSSES = re.compile(r"\bloss train: *([^,\s]+), *val: *", re.IGNORECASE)
 #: Quotation marks that a page put in place of straight ones.
@@ -34,6 +36,7 @@ _CURLY = str.maketrans("\u2018\u2019\u201c\u201d", "''\"\"")
 def rows_in(text: str, name: str = "") -> list[Row]:
     """The rows of a text, which may be none. `name` is the name of its file."""
     stripped = _WRAPPED.sub(r"\1", text.lstrip("\ufeff \t\r\n").translate(_CURLY))
+    stripped = _NOT_FINITE.sub(lambda m: "inf" if m["kind"].lower() == "inf" else "nan", stripped)
     if stripped[:1] in ("{", "["):
         try:
             return _read_json(parse_json(stripped, name, lenient=True))
@@ -151,7 +154,7 @@ def _read_row(names: Sequence[str], cells: Sequence[str], delimiter: str) -> Row
 
 _LOSSES = (
     *("train[ _/]loss(?:_step|_epoch)?", "training[ _/]loss", "eval[ _/]loss"),
-    *("val(?:id(?:ation)?)?[ _/]loss", "lm[ _]loss", "loss(?:_step|_epoch)?"),
+    *("val(?:id(?:ation)?)?[ _/]loss", "lm[ _]loss", "loss(?:_step|_epoch)?", "actor/pg_loss"),
 )
 _UPDATES = (
     *("global[ _]grad[ _]norm", "grad(?:ient)?[ _-]norm", "gnorm", "norm"),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 import torch
 from jaxtyping import Bool, Int
@@ -10,6 +11,8 @@ from torch import Tensor
 
 #: More comparisons of ids than this take too long.
 _MOST = 2**24
+#: Of fewer pairs, the longer answers are the chosen ones by chance.
+_FEWEST_PAIRS = 8
 
 #: Ids (rows, time), and a mask of the same shape that is 1 for real tokens, if there is one.
 MaskedIds = tuple[Tensor, Tensor | None]
@@ -42,6 +45,49 @@ def pair_signs(calls: Sequence[MaskedIds]) -> dict[str, float]:
         "answers.tail": float(tails.double().quantile(0.5)),
         "answers.equal": float((tails == 0).double().mean()),
     }
+
+
+def longer_answers(
+    calls: Sequence[MaskedIds], weighed: Mapping[int, tuple[Tensor, Tensor]]
+) -> dict[str, float]:
+    """The share of pairs whose raised answer is the longer one, and their number.
+
+    The partner of a raised row is the lowered one that shares the longest start with it. A pair of
+    one length counts as half.
+
+    Args:
+        calls: The rows of each call.
+        weighed: For some calls, which of their rows have a weight, and the weights (rows), which
+            are negative where an answer is made less likely.
+    """
+    raised, lowered = list[Tensor](), list[Tensor]()
+    for call, (places, row_weights) in weighed.items():
+        if not 0 <= call < len(calls):
+            continue
+        texts = _texts(*calls[call])
+        numbers: list[float] = cast("Any", row_weights).tolist()
+        rows: list[int] = cast("Any", places).tolist()
+        for place, weight in zip(rows, numbers, strict=True):
+            if place < len(texts) and weight:
+                (raised if weight > 0 else lowered).append(texts[place])
+    width = max(map(len, (*raised, *lowered)), default=0)
+    if len(raised) < _FEWEST_PAIRS or not lowered or len(raised) * len(lowered) * width > _MOST:
+        return {}
+    shares = [
+        0.5 * (1 + _sign(len(row) - len(max(lowered, key=lambda other: _shared(row, other)))))
+        for row in raised
+    ]
+    return {"answers.longer": sum(shares) / len(shares), "answers.pairs": float(len(shares))}
+
+
+def _shared(row: Tensor, other: Tensor) -> int:
+    """How many tokens both begin with."""
+    n = min(len(row), len(other))
+    return int((row[:n] == other[:n]).long().cumprod(0).sum())
+
+
+def _sign(number: int) -> int:
+    return (number > 0) - (number < 0)
 
 
 def alike(ids: Int[Tensor, "rows time"], prompts: Int[Tensor, "rows start"]) -> float | None:

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from pellucid.vitals.call.answer_rows import MaskedIds, alike, pair_signs
+from pellucid.vitals.call.answer_rows import MaskedIds, alike, longer_answers, pair_signs
 from pellucid.vitals.taps.outputs import output_attribute
 from pellucid.vitals.taps.recorded_call import is_plain
 
@@ -47,6 +47,8 @@ class Answers:
         self._alike: float | None = None
         #: the ids of each training call, and their masks
         self._texts: list[MaskedIds] = []
+        #: of the rows of each of these calls: where it is, and the weight of its answer
+        self._rows: dict[int, tuple[Tensor, Tensor]] = {}
         self._n_calls = 0
 
     def on_writing(self, ids: Tensor | None) -> None:
@@ -97,18 +99,27 @@ class Answers:
         self._n_calls += 1
         if self._n_calls > _CALLS:
             return
+        call = len(self._texts) - 1
         if logits is None:
             scores = _scores_in(output)
             if scores is not None:
-                register(scores, lambda gradient: self._scores.append(-gradient.flatten()))
+                register(scores, partial(self._take_scores, call))
         elif logits.requires_grad and is_plain(logits) and logits.numel():
             rows, places = _chosen_rows(logits), _chosen_places(logits)
             kept = logits.detach()[rows][:, places].clone()  # a loop may write to its logits
-            register(logits, partial(self._take, rows, places, kept))
+            register(logits, partial(self._take, call, rows, places, kept))
 
-    def _take(self, rows: Tensor, places: Tensor, logits: Tensor, gradient: Tensor) -> None:
+    def _take_scores(self, call: int, gradient: Tensor) -> None:
+        weights = -gradient.detach().flatten()
+        self._scores.append(weights)
+        self._rows[call] = (torch.arange(len(weights), device=weights.device), weights)
+
+    def _take(
+        self, call: int, rows: Tensor, places: Tensor, logits: Tensor, gradient: Tensor
+    ) -> None:
         part = gradient.detach()[rows][:, places]
         self._weights.append(row_weights(part, logits))
+        self._rows[call] = (rows, self._weights[-1])
         self._stands_for.append(len(gradient) / len(rows))
 
     def close(self) -> None:
@@ -137,7 +148,7 @@ class Answers:
         signs["answers.lowered"] = len(lowered) / len(all_weights)
         signs["answers.paired"] = paired(raised, lowered)
         if signs["answers.paired"]:
-            signs |= pair_signs(texts)
+            signs |= pair_signs(texts) | longer_answers(texts, self._rows)
         if self._weights:
             sizes = all_weights.abs()
             signs["answers.uneven"] = float(sizes.std(correction=0) / sizes.mean())

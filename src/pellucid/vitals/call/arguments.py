@@ -37,6 +37,8 @@ class Arguments:
         room: The most tokens of a row, as a config says.
         special: Ids that are neither changed nor put in the place of others.
         ends: Ids that end a text, as a config names them.
+        starts: Ids that begin a text, and end none.
+        positions: The place of the (rows, time) positions.
         reads_rows_first: Whether the first axis surely holds the rows.
     """
 
@@ -49,6 +51,8 @@ class Arguments:
     room: int | None = None
     special: tuple[int, ...] = ()
     ends: tuple[int, ...] = ()
+    starts: tuple[int, ...] = ()
+    positions: Place | None = None
     reads_rows_first: bool = False
 
     def tensor(self, place: Place | None) -> Tensor | None:
@@ -97,15 +101,18 @@ def arguments_of(model: nn.Module, call: Call) -> Arguments | None:
         call: Its arguments.
     """
     places = dict(_place_names(model, call))
-    config: Any = getattr(model, "config", None)
-    is_foreign = isinstance(getattr(config, "model_type", None), str)
-    two_texts = bool(getattr(config, "is_encoder_decoder", False)) and is_foreign
+    config = _foreign_config(model)
+    is_foreign = config is not None
+    is_wrapped = is_foreign and getattr(model, "config", None) is not config
+    two_texts = bool(getattr(config, "is_encoder_decoder", False)) and not is_wrapped
     special = _ids_named(config, _SPECIAL) if is_foreign else ()
     labels = _first(places, _LABELS)
     ids = _find_ids(places, labels)
     if ids is None:
         return None
     pad = getattr(config, "pad_token_id", None) if is_foreign else None
+    ends = _ids_named(config, ("eos",)) if is_foreign else ()
+    starts = _ids_named(config, ("bos",)) if is_foreign else ()
     room = getattr(config, "max_position_embeddings", None) if is_foreign else None
     arguments = Arguments(
         call,
@@ -114,14 +121,22 @@ def arguments_of(model: nn.Module, call: Call) -> Arguments | None:
         pad=pad if isinstance(pad, int) else None,
         room=room if isinstance(room, int) else None,
         special=special,
-        ends=_ids_named(config, ("eos",)) if is_foreign else (),
-        reads_rows_first=is_foreign,
+        ends=ends,
+        starts=tuple(id for id in starts if id not in ends),
+        positions=places.get("position_ids"),
+        reads_rows_first=is_foreign and not is_wrapped,
     )
     mask = _first(places, _MASKS)
     value = arguments.tensor(mask)
     if value is not None and value.shape == arguments.inputs.shape[:2] and is_foreign:
         arguments = replace(arguments, mask=mask)
     return _with_decoder(model, replace(arguments, source=ids), places) if two_texts else arguments
+
+
+def _foreign_config(model: nn.Module) -> Any:
+    """The config of a model of transformers, or of one that is a part of it; None without one."""
+    configs: list[Any] = [getattr(module, "config", None) for module in (model, *model.children())]
+    return next((c for c in configs if isinstance(getattr(c, "model_type", None), str)), None)
 
 
 def _with_decoder(

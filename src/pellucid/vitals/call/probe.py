@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pellucid.batches import IGNORED
 from pellucid.training import Guard
-from pellucid.vitals.call import target_rows, text_rows
+from pellucid.vitals.call import documents, target_rows, text_rows
 from pellucid.vitals.call.alignment import (
     Alignment,
     alignment,
@@ -99,6 +99,8 @@ class CallProbe:
             self._add("call.source", self._measure_source)
         if inputs.ndim == 2 and self._may_take(2):
             self._add("call.padding", self._measure_padding)
+        if inputs.ndim == 2 and arguments.source is None and self._may_take(2):
+            self._add("call.documents", self._measure_documents)
         return self._signs
 
     def _may_take(self, passes: int) -> bool:
@@ -259,6 +261,26 @@ class CallProbe:
         if padded.shape != bare.shape:
             return {}
         return {"call.padding": self._over_rounding(float(change(padded, bare).max()))}
+
+    def _measure_documents(self) -> dict[str, float]:
+        """How far a document moves when only those before it in its row change."""
+        arguments = self._call.arguments
+        tokens, targets = self._tokens_and_targets()
+        if tokens is None or targets is None or self._repeat.mixes_rows:
+            return {}
+        id, starts = "call.documents", documents.declared_starts(arguments, tokens)
+        if starts is None:
+            id, starts = "call.joined", documents.joined_starts(arguments, tokens, targets)
+        if starts is None:
+            return {}
+        is_later = starts.long().cumsum(1) > 0
+        is_earlier = ~is_later & is_later.any(1, keepdim=True)
+        variant = with_changes(arguments, arguments.ids, is_earlier)
+        before, after = self._repeat(arguments), None if variant is None else self._repeat(variant)
+        if before is None or after is None or before.shape[:2] != is_later.shape:
+            return {}
+        changes = change(before, after)[is_later]
+        return self._drop_hidden({id: self._over_rounding(float(changes.max()))})
 
     # ---- targets
 

@@ -9,9 +9,10 @@ from torch import Tensor
 from pellucid.batches import IGNORED
 from pellucid.vitals.call.alignment import alignment
 from pellucid.vitals.call.arguments import Arguments
+from pellucid.vitals.call.text_rows import various
 
-#: Fewer rows say nothing.
-_FEWEST = 2
+#: Fewer rows, and fewer tokens behind a start, say nothing.
+_FEWEST, _FEWEST_TOKENS = 2, 4
 
 
 def measure(
@@ -34,6 +35,7 @@ def measure(
     signs = {
         "targets.shared": float(shared_start(targets)),
         "targets.padding": paid_padding(arguments, tokens, targets),
+        "targets.head": paid_heads(arguments, tokens, targets),
     }
     unended = unended_rows(arguments, tokens, targets)
     return signs if unended is None else signs | unended
@@ -43,6 +45,29 @@ def shared_start(targets: Int[Tensor, "rows time"]) -> int:
     """How many targets from the first place on are paid for, and the same in all rows."""
     is_same = (targets == targets[:1]).all(0) & (targets[0] != IGNORED)
     return int(is_same.long().cumprod(0).sum())
+
+
+def paid_heads(
+    arguments: Arguments, tokens: Int[Tensor, "rows time"], targets: Int[Tensor, "rows time"]
+) -> float:
+    """The share of rows whose start is paid for, and nothing of the text that follows it.
+
+    Args:
+        arguments: The call.
+        tokens: The ids that the outputs follow.
+        targets: The next token of each place, `IGNORED` where nothing is paid for.
+    """
+    mask, is_paid = arguments.tensor(arguments.mask), targets != IGNORED
+    places = torch.arange(tokens.shape[1], device=tokens.device)
+    first = torch.where(is_paid, places, tokens.shape[1]).amin(1)
+    last = torch.where(is_paid, places, -1).amax(1)
+    is_one_run = (first <= 1) & (is_paid.sum(1) == last - first + 1)
+    special = tokens.new_tensor((*arguments.special, *arguments.ends))
+    is_unpaid_text = (places > last[:, None] + 1) & ~torch.isin(tokens, special)
+    if mask is not None and mask.shape == tokens.shape:
+        is_unpaid_text &= mask.bool()
+    is_text = (is_unpaid_text.sum(1) >= _FEWEST_TOKENS) & various(tokens, is_unpaid_text)
+    return float((is_one_run & is_text).double().mean())
 
 
 def count_classes(arguments: Arguments, outputs: Tensor) -> dict[str, float]:

@@ -48,11 +48,16 @@ def hidden_tokens(arguments: Arguments) -> float | None:
     shown = mask == 1
     if not bool((shown | (mask == 0)).all()):
         return None
-    return float((_various(ids, ~shown) & ~_various(ids, shown)).double().mean())
+    return float((various(ids, ~shown) & ~various(ids, shown)).double().mean())
 
 
-def _various(ids: Tensor, places: Tensor) -> Tensor:
-    """For each row, whether these places hold more than one id."""
+def various(ids: Tensor, places: Tensor) -> Tensor:
+    """For each row, whether some places hold more than one id.
+
+    Args:
+        ids: The rows (rows, time).
+        places: Which places count.
+    """
     lowest = ids.masked_fill(~places, int(ids.max()) + 1).amin(1)
     highest = ids.masked_fill(~places, -1).amax(1)
     return lowest < highest

@@ -38,11 +38,16 @@ def output_attribute(output: Any, name: str) -> Any:
 
 
 def outputs_in(returned: Any, logits: Tensor | None) -> Tensor | None:
-    """The outputs of a call: logits of tokens, else of rows, else the states of tokens."""
+    """The outputs of a call: logits of tokens, else of rows, else the states of tokens.
+
+    Scores (rows) count as (rows, 1).
+    """
     if logits is not None:
         return logits
     output: Any = returned
     values = [output_attribute(output, name) for name in _OUTPUTS]
     values += output if isinstance(returned, tuple | list) else [output]
-    is_output = (isinstance(v, Tensor) and v.is_floating_point() and v.ndim > 1 for v in values)
-    return next((v for v, good in zip(values, is_output, strict=True) if good), None)
+    is_output = (isinstance(v, Tensor) and v.is_floating_point() and v.ndim > 0 for v in values)
+    outputs = [v for v, good in zip(values, is_output, strict=True) if good]
+    scores = [v[:, None] for v in outputs if v.ndim == 1]
+    return next(iter([v for v in outputs if v.ndim > 1] + scores), None)
