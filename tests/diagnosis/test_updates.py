@@ -7,9 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
 from pellucid.diagnosis import History, Reading, declare, diagnose
-from pellucid.vitals import Mark
+from pellucid.diagnosis.history.weight_shares import frozen_share, is_body_frozen, slow_share
+from pellucid.vitals import Mark, MarkName
 from support import loops, odd_loops
 from support.courses import GUESSING, healthy
 from support.loops import Loop
@@ -146,6 +149,62 @@ def test_new_weights_are_named_only_where_the_loss_rises(rise: float, codes: lis
     losses = tuple((s, v + rise * (s in (40, 80, 120))) for s, v in course.losses)
     found = diagnose(replace(course, losses=losses, marks={"overwritten": mark}))
     assert [finding.code for finding in found if finding.severity != "note"] == codes
+
+
+@pytest.mark.parametrize(("mark", "code"), [("blank", "GRD002"), ("swapped", "UPD011")])
+def test_gradients_that_are_zero_or_replaced_are_named(mark: MarkName, code: str) -> None:
+    course = replace(healthy(), losses=tuple((n, GUESSING) for n in range(1, 201)))
+    seen = Mark(n_seen=40, n_seeable=40, first=1, values=[0.1] * 40)
+    assert diagnose(replace(course, marks={mark: seen}))[0].code == code
+    rare = Mark(n_seen=4, n_seeable=40, first=1, values=[0.1] * 4)
+    assert code not in {f.code for f in diagnose(replace(course, marks={mark: rare}))}
+
+
+@pytest.mark.parametrize(
+    ("rates", "code"),
+    [
+        ([0.0] * 50 + [1e-3] * 150, "OPT004"),
+        ([1e-3 * (1 - n / 80) for n in range(200)], "LOS009"),
+        ([1e-8 * n for n in range(200)], "UPD005"),
+        ([0.0] + [1e-3] * 199, ""),
+    ],
+)
+def test_rates_of_0_below_0_and_at_the_foot_of_a_warm_up_are_named(
+    rates: list[float], code: str
+) -> None:
+    course = healthy()
+    facts = replace(course.facts, initial_rate=1e-3, learning_rate=max(rates))
+    losses = course.losses if not code else tuple((n, GUESSING) for n in range(1, 201))
+    points = tuple(enumerate(rates, start=1))
+    found = diagnose(replace(course, rates=points, facts=facts, losses=losses))
+    assert [f.code for f in found if f.severity != "note"][:1] == ([code] if code else [])
+
+
+def test_weights_put_back_once_are_named_if_the_loss_rises() -> None:
+    course = healthy()
+    mark = Mark(n_seen=1, n_seeable=150, first=120, values=[119.0], steps=[120])
+    high = tuple((n, v + (n in (120, 121))) for n, v in course.losses)
+    severities = [
+        {f.code: f.severity for f in diagnose(replace(course, losses=ls, marks={"restored": mark}))}
+        for ls in (course.losses, high)
+    ]
+    assert [found["UPD001"] for found in severities] == ["note", "fault"]
+
+
+def test_most_weights_with_next_to_no_rate_are_named_and_a_frozen_teacher_is_not() -> None:
+    student, teacher = nn.Linear(4, 4), nn.Linear(4, 4).requires_grad_(False)
+    both = nn.ModuleDict({"student": student, "teacher": teacher})
+    assert frozen_share(both) == 0
+    frozen_block = nn.ModuleDict({"a": student, "b": nn.Sequential(teacher)})
+    assert frozen_share(frozen_block) == 0.5
+    assert is_body_frozen(frozen_block)
+    assert not is_body_frozen(nn.ModuleDict({"a": nn.Sequential(student, teacher)}))
+    groups = [{"params": [student.weight], "lr": 1e-6}, {"params": [student.bias]}]
+    slow = slow_share(torch.optim.SGD(groups, lr=1e-3))
+    assert slow == 0.8
+    course = replace(healthy(), losses=tuple((n, GUESSING - n / 1000) for n in range(1, 201)))
+    found = diagnose(replace(course, facts=replace(course.facts, slow=slow)))
+    assert found[0].code == "OPT007"
 
 
 @pytest.mark.parametrize(("end", "codes"), [(0.69, ["DAT009"]), (0.6, [])])

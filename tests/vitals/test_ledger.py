@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import pytest
 import torch
 
 from pellucid.training import Guard
@@ -65,6 +66,7 @@ def test_statistics_are_those_of_the_numbers_on_the_page() -> None:
     rms = torch.linalg.vector_norm(page.after[:3] - page.before[:3], dim=1) / 6**0.5
     torch.testing.assert_close(table["step"], rms)
     assert table["cut"][1].item() == 0.5
+    assert table["agrees"][1].item() == pytest.approx(1.0)
     cosine = torch.nn.functional.cosine_similarity(
         page.after[:3] - page.before[:3], page.gradient[:3]
     )
@@ -193,6 +195,13 @@ def test_rows_of_text_are_counted_if_they_are_long_and_compared_with_the_batch_b
     assert long["known_rows"].values == [1.0, 1.0]
     assert (long["same_rows"].n_seen, long["same_rows"].n_seeable) == (1, 2)
     assert "known_rows" not in marked([batch(1, 3.0, 5), batch(2, 3.0, 5)])
+
+
+def test_gradients_that_are_zero_or_others_than_those_that_arrived_are_marked() -> None:
+    blank = [(row(n), numbers(slope=0.0 if n % 2 else 1.0)) for n in (1, 2, 3)]
+    assert (marked(blank)["blank"].n_seen, marked(blank)["blank"].n_seeable) == (2, 3)
+    assert marked([(row(1), numbers(agrees=0.1))])["swapped"].values == [0.1]
+    assert "swapped" not in marked([(row(1), numbers(agrees=0.9)), (row(2), numbers())])
 
 
 def test_gradients_that_arrive_at_none_after_the_first_were_cleared() -> None:

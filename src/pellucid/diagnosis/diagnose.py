@@ -192,7 +192,7 @@ def _is_intended(finding: Finding, by_design: Expectations) -> bool:
 def _find_sick(view: HistoryView) -> dict[str, Reading]:
     """Signs that stayed sick, each with the reading that completes the first sick row."""
     sick: dict[str, Reading] = {}
-    silent = ("loss.value",) if view.comes_down else ()
+    silent = ("loss.value", "loss.learnt") if view.comes_down else ()
     if view.facts.on_preferences or view.facts.on_rewards:
         silent = _OF_TOKENS
     for id, readings in view.history.signs.items():

@@ -125,6 +125,29 @@ def smoothed(model: nn.Module, step: int, share: float = 0.9) -> Tensor:
     return cross_entropy(model(ids[:, :TIME]), ids[:, 1 : TIME + 1], label_smoothing=share)
 
 
+def squared(model: nn.Module, step: int, of: float = 1.0) -> Tensor:
+    """The squared distance of logits from ones and zeros, or from numbers as a teacher gives."""
+    ids = rows(step)
+    z = model(ids[:, :TIME])
+    draws = torch.Generator().manual_seed(step)
+    ones = F.one_hot(ids[:, 1 : TIME + 1], VOCAB).float()
+    return (z - of * ones - (1 - of) * torch.randn(z.shape, generator=draws)).square().mean()
+
+
+def softmax_over(model: nn.Module, step: int, dim: int) -> Tensor:
+    ids = rows(step)
+    log_p = model(ids[:, :TIME]).log_softmax(dim)
+    return F.nll_loss(log_p.flatten(0, -2), ids[:, 1 : TIME + 1].flatten())
+
+
+def masked_next(model: nn.Module, step: int) -> Tensor:
+    """A causal model is paid for masked tokens, one place on."""
+    ids = rows(step, TIME)
+    is_chosen = torch.rand(ids.shape, generator=torch.Generator().manual_seed(step)) < 0.25
+    targets = ids.masked_fill(~is_chosen, -100)[:, 1:]
+    return cross_entropy(model(ids.masked_fill(is_chosen, MASK))[:, :-1], targets)
+
+
 def prefix(model: nn.Module, step: int) -> Tensor:
     """The first half reads itself on both sides, and only the second half is paid for."""
     ids, hidden = rows(step), torch.ones(TIME, TIME).triu(1).bool()
@@ -214,6 +237,15 @@ FAULTS: dict[str, tuple[Callable[[], nn.Module], Callable[..., Tensor], str]] = 
     "labels that are moved twice": (Reader, lambda m, s: next_tokens(m, s, 2), "LOS002"),
     "labels of other rows": (Reader, of_other_rows, "LOS003"),
     "noise in the labels": (Reader, noisy, "LOS003"),
+    "a squared distance": (Reader, squared, "LOS005"),
+    "a logit instead of a loss": (Reader, lambda m, s: m(rows(s)).mean(), "LOS005"),
+    "a softmax over the rows": (Reader, partial(softmax_over, dim=0), "LOS005"),
+    "one row alone is paid for": (
+        Reader,
+        lambda m, s: cross_entropy(m(rows(s)[:, :TIME])[:1], rows(s)[:1, 1 : TIME + 1]),
+        "LOS016",
+    ),
+    "a causal model with masked tokens": (Reader, masked_next, "ATT008"),
     "divided logits": (Reader, divided, "LOS014"),
     "smoothed away": (Reader, smoothed, "LOS013"),
     "masks that hide nothing": (both_sides, lambda m, s: masked(m, s, hides=False), "LOS015"),
@@ -232,6 +264,8 @@ ODD: dict[str, tuple[Callable[[], nn.Module], Callable[..., Tensor]]] = {
         lambda m, s: next_tokens(m, s, positions=torch.arange(TIME) % (TIME // 2)),
     ),
     "a little smoothing": (Reader, partial(smoothed, share=0.1)),
+    "a teacher's logits": (Reader, partial(squared, of=0.0)),
+    "a softmax over the vocabulary": (Reader, partial(softmax_over, dim=-1)),
     "advantages of both signs": (Reader, advantages),
     "corrections": (both_sides, corrected),
     "noise in the inputs": (Reader, denoised),

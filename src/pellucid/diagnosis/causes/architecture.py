@@ -9,7 +9,8 @@ from pellucid.diagnosis.finding import limit
 
 def post_norm(view: HistoryView) -> Candidate | None:
     """Post-norm, with gradients that vanish towards the first blocks, or nothing learnt."""
-    if view.facts.norm != "post" or view.goes_well:
+    still_learns = (view.learnt or 0.0) > limit("ARC002", "learnt") and (view.fall or 0.0) > 0
+    if view.facts.norm != "post" or view.goes_well or still_learns:
         return None
     least = limit("ARC002", "depth_ratio")
     ratio = view.lasting("gradient.depth_ratio", lambda v: v < least)

@@ -35,7 +35,7 @@ def visible_padding(view: HistoryView) -> Candidate | None:
 def rows_without_labels(view: HistoryView) -> Candidate | None:
     """Rows without any label: some, or all of them."""
     readings = view.readings("targets.unpaid_rows")
-    if not readings or readings[0].value <= limit("LOS016", "share"):
+    if not readings or readings[0].value <= limit("LOS016", "share") or view.facts.on_rewards:
         return None
     key = "LOS011/call" if readings[0].value == 1 else "LOS016"
     return suspect(key, value=readings[0].value, step=readings[0].step)
@@ -54,6 +54,8 @@ CAUSES: tuple[Cause, ...] = (
     Comparison("LOS001/call", "targets.unmoved", (">", "agree"), n=1),
     Comparison("LOS002/call", "targets.skipped", (">", "share"), n=1),
     Comparison("LOS003/call", "targets.scrambled", (">", "share"), n=1),
+    Comparison("LOS005/balance", "targets.unbalanced", (">", "balance"), n=1),
+    Comparison("LOS005/untouched", "targets.untouched", (">", "untouched"), n=1),
     Comparison("LOS003/strange", "targets.strange", (">", "strange"), n=1),
     Comparison("LOS003/foreign", "targets.foreign", (">", "foreign"), n=1),
     Comparison("DAT006/call", "targets.padding", (">", "share"), n=1),

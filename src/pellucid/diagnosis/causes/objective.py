@@ -25,6 +25,9 @@ def summed(view: HistoryView) -> Candidate | None:
         return None
     is_whole = abs(ratio - round(ratio)) < 0.06 * ratio and ratio < 33
     is_sure = ratio > 20 or is_whole
+    weight = view.first("targets.weight")
+    if weight is not None and abs(weight - 1) < limit("LOS013", "mean") and not is_whole:
+        return suspect("LOS013/ratio", 0.8, ratio=ratio, step=0)  # of the tokens it is a mean
     return suspect(
         "LOS006/history",
         0.85 if is_sure else 0.6,
@@ -100,6 +103,8 @@ def negative_loss(view: HistoryView) -> Candidate | None:
     negative = [(s, v) for s, v in view.history.losses if v < -0.05]
     if view.facts.on_rewards or len(negative) < 3:
         return None
+    if view.readings("targets.classes") and not view.facts.on_preferences:
+        return suspect("LOS005/negative", lowest=min(view.losses), step=negative[0][0])
     if (view.first("targets.single") or 0.0) > limit("LOS009", "single"):
         return None  # the gradient names targets: other terms, or advantages, are negative
     step, first = negative[0]

@@ -76,11 +76,13 @@ def still_weights(view: HistoryView) -> Candidate | None:
 
 
 def mostly_frozen(view: HistoryView) -> Candidate | None:
-    """Most of a model is frozen, and it begins with new weights and learns little."""
+    """All blocks of a model with new weights are frozen; or a part, and it learns little."""
     frozen, is_new = view.facts.frozen, view.fresh and None not in (view.start, view.guessing)
     is_long = view.updates >= limit("GRD003", "updates")
     if frozen is None or frozen < limit("GRD003", "share") or not is_new or not is_long:
         return None
+    if view.facts.frozen_body:
+        return suspect("GRD003/body", share=frozen, step=0, severity="warn")
     if (view.learnt or 0.0) > limit("GRD003", "learnt"):
         return None
     return suspect("GRD003/watch", share=frozen, learnt=view.learnt, step=0, severity="warn")

@@ -120,6 +120,42 @@ def zero_rate(view: HistoryView) -> Candidate | None:
     return suspect("OPT013", last_step=view.updates, rate=0.0, step=start)
 
 
+def zero_start(view: HistoryView) -> Candidate | None:
+    """A rate of exactly 0 over the first fifth of the records, or more."""
+    rates = view.history.rates
+    n = next((i for i, (_, rate) in enumerate(rates) if rate != 0), 0)
+    if n < max(10, round(limit("OPT013", "share") * len(rates))):
+        return None
+    return suspect("OPT004/history", n=n, of=len(rates), rate=0.0, step=rates[0][0])
+
+
+def low_foot(view: HistoryView) -> Candidate | None:
+    """A schedule whose highest rate is next to nothing of the optimiser's own."""
+    initial, highest = view.facts.initial_rate, view.rate
+    if not initial or not highest or len(view.history.rates) < limit("UPD005", "updates"):
+        return None
+    if highest > limit("UPD005", "foot") * initial or view.goes_well:
+        return None
+    n = len(view.history.rates)
+    return suspect("UPD005/foot", rate=highest, initial=initial, n=n, step=view.updates)
+
+
+def below_zero(view: HistoryView) -> Candidate | None:
+    """A learning rate below 0: steps go up the loss."""
+    first = next(((step, rate) for step, rate in view.history.rates if rate < 0), None)
+    return None if first is None else suspect("LOS009/rate", rate=first[1], step=first[0])
+
+
+def slow_groups(view: HistoryView) -> Candidate | None:
+    """A new model most of whose weights have next to nothing of the highest rate."""
+    share = view.facts.slow
+    if share is None or share < limit("OPT007", "share") or not view.fresh:
+        return None
+    return suspect(
+        "OPT007/groups", share=share, step=0, severity="note" if view.goes_well else None
+    )
+
+
 def starts_hot(view: HistoryView) -> bool:
     """Whether the first update moved the weights by much, at the full rate."""
     first, warm_up = view.first("update.ratio"), view.facts.warmup_steps
@@ -178,4 +214,14 @@ def _rises(view: HistoryView) -> bool:
     return coin is not None and (view.end or 0.0) > coin + limit("OPT005", "rise")
 
 
-CAUSES = (too_high, no_warm_up, too_low, zero_rate, faint_rate)
+CAUSES = (
+    too_high,
+    no_warm_up,
+    too_low,
+    zero_rate,
+    zero_start,
+    faint_rate,
+    low_foot,
+    below_zero,
+    slow_groups,
+)

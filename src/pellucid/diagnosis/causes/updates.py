@@ -58,7 +58,8 @@ def put_back(view: HistoryView) -> Candidate | None:
     mark = view.history.marks.get("restored")
     if mark is None or not mark.n_seen:
         return None
-    again = mark.n_seen >= limit("UPD001", "times")
+    rises = [_rise_at(view, step) > limit("UPD010", "rise") for step in mark.steps]
+    again = mark.n_seen >= limit("UPD001", "times") or (bool(rises) and all(rises))
     return suspect(
         "UPD001",
         likelihood(mark) if again else 0.6,
@@ -97,6 +98,29 @@ def _rise_at(view: HistoryView, step: int) -> float:
     before = [losses[s] for s in range(step - 5, step) if s in losses]
     after = [losses[s] for s in (step, step + 1) if s in losses]
     return max(after) - max(before) if len(before) > 2 and after else 0.0
+
+
+def blank(view: HistoryView) -> Candidate | None:
+    """Updates whose gradients are there, and all exactly 0; rewards without spread make such."""
+    mark = view.often("blank", limit("GRD002", "share"))
+    if mark is None or view.facts.on_rewards or view.facts.on_preferences:
+        return None
+    return suspect(
+        "GRD002/updates", likelihood(mark), share=mark.share, n=mark.n_seeable, step=mark.first
+    )
+
+
+def swapped(view: HistoryView) -> Candidate | None:
+    """Steps with other gradients than those that arrived, in a training that learns little.
+
+    Of many ranks, each one's own gradients are no more than a part of the mean.
+    """
+    mark = view.often("swapped", limit("UPD011", "share"))
+    if mark is None or view.goes_well or view.history.ranks is not None:
+        return None
+    if mark.n_seen < limit("UPD011", "times") or abs(mark.value) > limit("UPD011", "cosine"):
+        return None
+    return suspect("UPD011", likelihood(mark), cosine=mark.value, n=mark.n_seen, step=mark.first)
 
 
 def no_movement(view: HistoryView) -> Candidate | None:
@@ -248,6 +272,8 @@ CAUSES: tuple[Cause, ...] = (
     Sighting("UPD002", "bare"),
     Sighting("UPD003", "repeated"),
     written_over,
+    blank,
+    swapped,
     no_movement,
     Sighting("UPD004", "rates"),
     idle_schedule,

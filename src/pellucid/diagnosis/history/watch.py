@@ -6,7 +6,7 @@ pellucid runs the model once to find the placement of its norms, and leaves it u
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, assert_never, cast
 
@@ -15,6 +15,7 @@ from torch import nn
 from pellucid.diagnosis.expectations import Expectations
 from pellucid.diagnosis.finding import Finding, describe, limit
 from pellucid.diagnosis.history.history import Facts, History, Points, Reading
+from pellucid.diagnosis.history.weight_shares import frozen_share, is_body_frozen, slow_share
 from pellucid.diagnosis.logs.columns import measures_of
 from pellucid.diagnosis.logs.history import of_objective
 from pellucid.diagnosis.probes.norm_placement import Frame, frame_of
@@ -62,7 +63,7 @@ def history_of_watch(
     }
     groups = [group for optimiser in optimisers for group in optimiser.param_groups]
     with silently():
-        facts = watch.guard("facts of the training", _facts, watched, groups, rates)
+        facts = watch.guard("facts of the training", _facts, watched, optimisers, rates)
         intended = declared or Expectations()
         loop_findings = (
             watch.guard("findings of the loop", _examine_loop, watch, groups, intended) or []
@@ -122,14 +123,13 @@ def _points(points: Iterable[Point]) -> Points:
     return tuple((point.step, point.value) for point in points)
 
 
-def _facts(watched: WatchState, groups: list[dict[str, Any]], rates: Points) -> Facts:
+def _facts(watched: WatchState, optimisers: Sequence[Any], rates: Points) -> Facts:
+    groups = [group for optimiser in optimisers for group in optimiser.param_groups]
     model, judge = watched.anatomy.model, watched.judge
     unknown = Frame(None, None)
     frame = unknown if watched.probe is None else frame_of(watched.anatomy, watched.probe.call)
     heads, scale = _attention(model)
     kinds = {parameter.dtype for parameter in watched.anatomy.parameters.values()}
-    sizes = [parameter.numel() for parameter in model.parameters()]
-    trained = sum(parameter.numel() for parameter in watched.anatomy.parameters.values())
     guessing, labels = judge.guessing, judge.baselines
     return Facts(
         vocab_size=None if guessing is None else round(math.exp(guessing)),
@@ -152,7 +152,9 @@ def _facts(watched: WatchState, groups: list[dict[str, Any]], rates: Points) -> 
         unigram=_frequencies(watched) if labels is None else labels.unigram,
         bigram=None if labels is None else labels.bigram,
         norm_eps=max((norm.facts.eps for norm in watched.anatomy.norms.values()), default=None),
-        frozen=1 - trained / max(1, sum(sizes)),
+        frozen=frozen_share(model),
+        frozen_body=is_body_frozen(model),
+        slow=max((slow_share(optimiser) for optimiser in optimisers), default=None),
     )
 
 

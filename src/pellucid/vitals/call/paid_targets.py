@@ -2,7 +2,8 @@
 
 Every loss that is a cross-entropy has the gradient c (softmax(z / T) - y), wherever it is computed.
 So the one negative number of a place names its target, a place of zeros has none, and the others
-give T, the number by which the loss divides the logits.
+give T, the number by which the loss divides the logits. It adds up to 0, because a softmax does not
+change if all logits rise by the same, and no part of it is exactly 0.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from pellucid.batches import IGNORED
 
@@ -23,6 +24,13 @@ _ONE_TARGET = 0.5
 _LINE = 0.99
 #: Of the gradient's negative part, at least so much is the target's if nothing is smoothed.
 _PLAIN = 0.999
+#: A target is pulled so many times as hard as any other token.
+_PEAK = 1.5
+#: So many places are enough to see whether the gradient adds up to 0.
+_BALANCED = 64
+#: A token that is nearly sure has a gradient of rounding errors, and one that is nearly impossible
+#: one of 0.
+_KNOWN, _TINY = 0.999, 1e-20
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +46,9 @@ class PaidTargets:
         temperature: The number by which the loss divides the logits; None if it shows nowhere.
         smoothing: The share of a target that the loss spreads over all tokens; None if the gradient
             is not that of a smoothed target.
+        unbalanced: What a place's gradient adds up to, of its largest part; None if no place pulls
+            one token, or if the outputs are not known to be of tokens.
+        untouched: The share of the tokens whose logit has a gradient of exactly 0, at such places.
     """
 
     all: Int[Tensor, "batch time"]
@@ -46,6 +57,8 @@ class PaidTargets:
     weight: float | None = None
     temperature: float | None = None
     smoothing: float | None = None
+    unbalanced: float | None = None
+    untouched: float | None = None
 
 
 def first_places(tensor: Tensor, rows: int) -> Tensor:
@@ -54,13 +67,16 @@ def first_places(tensor: Tensor, rows: int) -> Tensor:
 
 
 def paid_targets(
-    gradient: Float[Tensor, "batch time vocab"], logits: Float[Tensor, "rows places vocab"]
+    gradient: Float[Tensor, "batch time vocab"],
+    logits: Float[Tensor, "rows places vocab"],
+    model: nn.Module | None = None,
 ) -> PaidTargets:
     """The targets that a gradient of the logits shows.
 
     Args:
         gradient: (batch, time, vocab) of the loss by the logits.
         logits: The `first_places` of the logits.
+        model: Says whether these are logits of tokens.
     """
     rows, places = logits.shape[:2]
     lowest, targets = gradient.min(-1)
@@ -76,7 +92,44 @@ def paid_targets(
     weight = _weight(part, logits, is_single) * int((targets != IGNORED).sum()) if single else None
     temperature = _temperature(part, logits, share > _PLAIN)
     smoothing = _smoothing(part, logits, is_paid)
-    return PaidTargets(targets, row_targets, single, weight, temperature, smoothing)
+    is_rounded = gradient.dtype == torch.float16  # its smallest numbers become 0
+    of_tokens = model is not None and _embeds(model, gradient.shape[-1])
+    balance = _balance(part, logits) if of_tokens and not is_rounded else (None, None)
+    return PaidTargets(targets, row_targets, single, weight, temperature, smoothing, *balance)
+
+
+def _embeds(model: nn.Module, size: int) -> bool:
+    """Whether a model embeds so many tokens: then outputs of this width are their logits."""
+    return any(isinstance(m, nn.Embedding) and m.num_embeddings == size for m in model.modules())
+
+
+def _balance(gradient: Tensor, logits: Tensor) -> tuple[float | None, float | None]:
+    """What places that pull one token, or push all tokens one way, add up to; untouched tokens."""
+    g, z = gradient.flatten(0, -2), logits.flatten(0, -2)
+    places = (g != 0).any(-1).nonzero()[:, 0]
+    places = places[:: max(1, len(places) // _BALANCED)]
+    if not len(places) or g.shape[-1] < _FEWEST:
+        return None, None
+    g, z = g[places].double(), z[places].double()
+    p = z.softmax(-1)
+    lowest, second = g.topk(2, largest=False).values.unbind(-1)
+    is_single = lowest < _ONE_TARGET * g.clamp(max=0).sum(-1)
+    is_open = p.gather(-1, g.argmin(-1, keepdim=True))[:, 0] < _KNOWN
+    is_peak = (is_single | (lowest < _PEAK * second)) & is_open | (lowest >= 0) | _is_distance(g, z)
+    if float(is_peak.double().mean()) <= _ONE_TARGET:
+        return None, None
+    g, p = g[is_peak], p[is_peak]
+    ratio = g.sum(-1).abs() / g.abs().amax(-1)
+    zeros = ((g == 0) & (p > _TINY)).sum(-1) / (p > _TINY).sum(-1)
+    return float(ratio.median()), float(zeros.median())
+
+
+def _is_distance(gradient: Tensor, logits: Tensor) -> Tensor:
+    """Whether each place's gradient is c (z - y), of a squared distance from ones and zeros."""
+    scale = (gradient / logits.where(logits != 0, torch.ones_like(logits))).median(-1).values
+    y = logits - gradient / scale.where(scale > 0, torch.ones_like(scale))[:, None]
+    highest = y.amax(-1)
+    return (scale > 0) & (y.abs().sum(-1) - highest < _ONE_TARGET * highest)
 
 
 def _weight(gradient: Tensor, logits: Tensor, is_single: Tensor) -> float:

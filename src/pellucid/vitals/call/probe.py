@@ -36,6 +36,8 @@ MAX_PASSES = 30
 _SHARE_OF_RUN, _PASSES_OF_UPDATE = 0.02, 3
 #: A loss on at least so many places is one on all tokens.
 _DENSE = 0.9
+#: From this share of places with one target on, a place without a gradient is not paid for.
+_NAMED = 0.9
 #: A larger change of an output is no rounding.
 ROUNDING = {False: 1e-4, True: 1e-2}
 
@@ -116,12 +118,16 @@ class CallProbe:
         labels = arguments.tensor(arguments.labels)
         if labels is not None and labels.ndim == 2 and not labels.is_floating_point():
             signs["targets.unpaid_rows"] = float((labels < 0).all(1).double().mean())
+        elif labels is None and paid is not None and (paid.single or 0.0) > _NAMED:
+            signs["targets.unpaid_rows"] = float((paid.all == IGNORED).all(1).double().mean())
         if paid is not None:
             numbers = {
                 "targets.single": paid.single,
                 "targets.weight": paid.weight,
                 "logits.temperature": paid.temperature,
                 "targets.smoothing": paid.smoothing,
+                "targets.unbalanced": paid.unbalanced,
+                "targets.untouched": paid.untouched,
             }
             signs |= {id: value for id, value in numbers.items() if value is not None}
         return signs
@@ -185,7 +191,8 @@ class CallProbe:
             read = max(float(changes[row, place]) for row, (_, _, place) in enumerate(places))
             signs = self._aligned(aligned, self._over_rounding(read), future)
             return signs if "targets.unmasked" not in signs or is_unmasked(tokens, targets) else {}
-        if is_masked(tokens, targets):
+        # a causal model guesses the token that follows: masked ones are one place on
+        if is_masked(tokens, targets) or is_masked(tokens[:, 1:], targets[:, :-1]):
             starts = [first for first, _, _ in places]
             movement = future or self._move_of_later(before, starts)
             return self._drop_hidden({"call.right": future}) if movement else {}

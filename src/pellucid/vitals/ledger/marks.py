@@ -19,6 +19,8 @@ MarkName = Literal[
     "undone",
     "overwritten",
     "bare",
+    "blank",
+    "swapped",
     "repeated",
     "unmoved",
     "uphill",
@@ -58,6 +60,8 @@ UNDONE = 0.8
 #: Weights are written over if such a share of the numbers that moved do not go back. Of new weights
 #: it is a half.
 ASIDE = 0.25
+#: A step uses other gradients than those that arrived if their cosine is below.
+SWAPPED = 0.5
 
 
 class Row(NamedTuple):
@@ -154,6 +158,8 @@ class Marks:
             self._mark("left", row, numbers["left"], shows=numbers["left"] >= LEFT)
         self._mark_weights(row, numbers, last)
         self._mark("bare", row, 0.0, shows=not row.has_gradient)
+        if row.has_gradient and math.isfinite(numbers["slope"]):
+            self._mark("blank", row, 0.0, shows=numbers["slope"] == 0)
         if has_gradient and last is not None:
             is_same = numbers["gradient"] == last[1]["gradient"]
             self._mark("repeated", row, 1.0, shows=is_same and row.arrivals == 0)
@@ -176,6 +182,8 @@ class Marks:
                 self._mark("stride", row, numbers["step"] / numbers["size"], shows=True)
             if numbers["cut"] >= 0 and row.arrivals:
                 self._mark("cut", row, numbers["cut"], shows=numbers["cut"] < 0.99)
+            if numbers["agrees"] and row.arrivals:
+                self._mark("swapped", row, numbers["agrees"], shows=numbers["agrees"] < SWAPPED)
         if numbers["outputs"] > 0:
             self._mark("outputs", row, numbers["outputs"], shows=True)
             self._mark("parts", row, float(row.arrivals), shows=row.arrivals > 0)

@@ -218,7 +218,7 @@ class FirstBatch:
         first = first_places(logits.detach(), self._rows).clone()  # a loop may write to its logits
 
         def take(gradient: Tensor) -> None:
-            self.paid = paid_targets(gradient.detach(), first)
+            self.paid = paid_targets(gradient.detach(), first, self._model)
 
         hooks.register(cast("Any", logits).register_hook, "the first targets", take)
 
