@@ -39,7 +39,7 @@ class Owners(Protocol):
         ...
 
 
-class Alone:
+class OneOwner:
     """One process owns everything."""
 
     def local(self, tensor: Tensor) -> Tensor:
@@ -132,7 +132,7 @@ class Muon(Optimizer):
             orthogonalise: how NS is computed; by default fused, in bfloat16.
             owners: the processes that share the work; by default this one alone.
         """
-        self.owners = owners or Alone()
+        self.owners = owners or OneOwner()
         self.orthogonalise = orthogonalise or Orthogonaliser()
         self.newton_schulz_steps = newton_schulz_steps
         super().__init__(parameters, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
@@ -150,16 +150,16 @@ class Muon(Optimizer):
 
     def _step_together(self, matrices: list[nn.Parameter], options: dict[str, Any]) -> None:
         lr, local = options["lr"], self.owners.local
-        mu, kept = options["momentum"], 1 - lr * options["weight_decay"]
+        mu, shrink = options["momentum"], 1 - lr * options["weight_decay"]
         rows, columns = matrices[0].shape
         rate = lr * max(1.0, rows / columns) ** 0.5
         skip = None if self.found_inf is None else self.found_inf > 0
         if skip is not None:
             # A step that is skipped changes nothing: times 1, plus or minus 0. The device decides.
             wide = torch.promote_types(matrices[0].dtype, torch.float32)
-            mu, kept, rate = (
+            mu, shrink, rate = (
                 torch.full_like(skip, value, dtype=wide).masked_fill_(skip, idle)
-                for value, idle in ((mu, 1.0), (kept, 1.0), (rate, 0.0))
+                for value, idle in ((mu, 1.0), (shrink, 1.0), (rate, 0.0))
             )
         update = self.owners.by_owners(
             partial(self.orthogonalise, steps=self.newton_schulz_steps),
@@ -167,7 +167,7 @@ class Muon(Optimizer):
             rows,
         )
         for matrix, direction in zip(matrices, update, strict=True):
-            local(matrix).mul_(kept).sub_(direction * rate)
+            local(matrix).mul_(shrink).sub_(direction * rate)
 
     def _look_ahead(self, matrix: nn.Parameter, mu: float | Tensor, skip: Tensor | None) -> Tensor:
         """g + mu m of a matrix, after m has taken its gradient in."""

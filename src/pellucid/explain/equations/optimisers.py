@@ -185,7 +185,7 @@ def optimiser_weight(trace: Trace, site: Site) -> Equation | str:
                 w * (1.0 - lr * decay) - step,
                 message("equations.after-the-step"),
                 "w × (1 - lr × decay) - lr × √max(1, rows / columns) × d",
-                (Muon, "local(matrix).mul_(kept).sub_(direction * rate)"),
+                (Muon, "local(matrix).mul_(shrink).sub_(direction * rate)"),
             )
         case "other":
             return _NO_FORMULA
