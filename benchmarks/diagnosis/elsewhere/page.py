@@ -71,7 +71,7 @@ def _about(found: Mapping[str, Any]) -> str:
     digests = "\n".join(f"| {name} | `{value[:16]}` |" for name, value in found["digests"].items())
     part = (
         "" if found["sample"] is None else "the first of a list with "
-    ) + "one loop and one seed of each kind, "
+    ) + f"one loop of each kind, with seed {found['seed']}, "
     return f"""Measured on {found["date"]} with the {found["split"]} split: {found["runs"]} runs
 ({outcomes}; {len(found["errors"])} ended with an error),
 {part if found["of each kind"] else ""}of {found["trainings of the split"]} in the split.
