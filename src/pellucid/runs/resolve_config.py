@@ -68,7 +68,8 @@ def resolve_config(paths: Iterable[str | Path] = (), **choices: Unpack[RunChoice
             `field`: the field of a table that holds the text.
             `columns`: which column of a table holds what, such as "source=english", or several,
                 "source=english,target=german".
-            `preset`: the preset for everything that you do not choose; by default the objective's.
+            `preset`: the preset for everything that you do not choose; by default the objective's,
+            and `nano-docs` if you choose no text either.
             `config_file`: a TOML file with settings that override the preset; its `base` names
             another preset.
             `steps`, `tokens`, `minutes`, `epochs`: how long to train; at most one of them.
@@ -90,12 +91,17 @@ def resolve_config(paths: Iterable[str | Path] = (), **choices: Unpack[RunChoice
     start = None if start is None else local_model(start)
     name, teacher, lora = choices.get("objective"), choices.get("teacher"), choices.get("lora")
     objective = None if name is None else find_objective(name)
-    table = _config_table(objective, start, choices.get("preset"), choices.get("config_file"))
+    paths, settings = tuple(str(path) for path in paths), tuple(choices.get("settings", ()))
+    preset = choices.get("preset")
+    has_text = bool(paths) or any(setting.startswith("text.corpus") for setting in settings)
+    if {preset, name, start, choices.get("config_file")} == {None} and not has_text:
+        preset = "nano-docs"
+    table = _config_table(objective, start, preset, choices.get("config_file"))
     if teacher is not None:
         table = overlay(table, _teacher_table(local_model(teacher)))
-    run = run_from_table(table, find, choices.get("settings", ()))
+    run = run_from_table(table, find, settings)
     columns = tuple(choices.get("columns", ()))
-    run = _with_data(run, tuple(str(path) for path in paths), choices.get("field"), columns)
+    run = _with_data(run, paths, choices.get("field"), columns)
     training = replace(
         run.training,
         budget=_find_budget(choices) or run.training.budget,
