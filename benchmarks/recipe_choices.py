@@ -65,6 +65,8 @@ def changes_of(run: config.Run) -> dict[str, tuple[str, ...]]:
     """The settings of each change to `run`, by its name; of the first there are none."""
     muon, rows, length = run.optimiser, run.training.batch_size, run.model.context_length
     assert isinstance(muon, config.Muon)
+    assert run.model.decoder is not None
+    dropout = 0.0 if run.model.decoder.dropout else 0.1
 
     def rates(hidden: float, rest: float) -> tuple[str, ...]:
         return (
@@ -78,7 +80,7 @@ def changes_of(run: config.Run) -> dict[str, tuple[str, ...]]:
     norm = 'kind = "RMSNorm", eps = 1e-6'
     return {
         "as it is": (),
-        "dropout: 0.1": ("model.decoder.dropout=0.1",),
+        f"dropout: {dropout}": (f"model.decoder.dropout={dropout}",),
         "rates: both x 1/2": rates(0.5, 0.5),
         "rates: both x 2": rates(2, 2),
         "rates: embeddings x 1/2": rates(1, 0.5),

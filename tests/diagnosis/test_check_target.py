@@ -76,7 +76,7 @@ def test_preset_is_checked_with_a_text_and_a_tokenizer_of_its_own(tmp_path: Path
     file = tmp_path / "config.toml"
     file.write_text(
         '[text.tokenizer]\nkind = "Bytes"\n[model]\ncontext_length = 32\n'
-        "[model.decoder]\nn_layers = 2\n"
+        "[model.decoder]\nn_layers = 2\n[training]\nbatch_size = 8\n"
     )
     checked = check_named(str(file), text, declared=declare())
     assert [each.text() for each in checked.findings] == []

@@ -189,8 +189,7 @@ def test_a_budget_in_tokens_epochs_or_minutes_becomes_steps() -> None:
 
 
 def test_a_batch_that_grows_has_more_updates_for_as_many_rows() -> None:
-    settings = find("nano").training
-    assert settings.batch_size == 8
+    settings = replace(find("nano").training, batch_size=8)
 
     def steps(budget: config.Budget) -> int:
         growth = config.GrowingBatch(first=2, until=0.5)  # 2 and 4 rows for a quarter each

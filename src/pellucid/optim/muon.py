@@ -64,7 +64,7 @@ class Orthogonaliser:
             in bfloat16 errs by half as much.
     """
 
-    dtype: torch.dtype = torch.bfloat16
+    dtype: torch.dtype
     fused: bool = True
 
     def __call__(self, matrices: Tensor, steps: int) -> Tensor:
@@ -118,7 +118,8 @@ class Muon(Optimizer):
         momentum: float,
         weight_decay: float,
         newton_schulz_steps: int,
-        orthogonalise: Orthogonaliser | None = None,
+        dtype: torch.dtype = torch.bfloat16,
+        fused: bool = True,
         owners: Owners | None = None,
     ) -> None:
         """Make an optimiser of matrices.
@@ -129,11 +130,12 @@ class Muon(Optimizer):
             momentum: mu.
             weight_decay: decoupled, as in AdamW.
             newton_schulz_steps: iterations of Newton-Schulz.
-            orthogonalise: how NS is computed; by default fused, in bfloat16.
+            dtype: in which float32 matrices are orthogonalised.
+            fused: as in `Orthogonaliser`.
             owners: the processes that share the work; by default this one alone.
         """
         self.owners = owners or OneOwner()
-        self.orthogonalise = orthogonalise or Orthogonaliser()
+        self.orthogonalise = Orthogonaliser(dtype, fused)
         self.newton_schulz_steps = newton_schulz_steps
         super().__init__(parameters, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
 
