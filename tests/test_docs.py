@@ -10,7 +10,7 @@ import tomllib
 import typing
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import pytest
 import torch
@@ -64,50 +64,18 @@ def quoted(cell: str) -> list[str]:
     return re.findall(r"`([^`]+)`", cell)
 
 
-def documented_keys(kind: str) -> set[str]:
-    """The keys that docs/config.md gives a kind: in its row, or in the table below its name."""
-    page = prose(DOCS / "config.md")
-    for cells in rows(page.splitlines()):
-        if cells[0] == f"`{kind}`" and len(cells) == 3:
-            return set(quoted(cells[1]))
-    section = re.search(rf"^### `{kind}`\n(.*?)(?=^#|^Kinds of|\Z)", page, re.M | re.S)
-    if section is None:
-        raise AssertionError(f"docs/config.md says nothing of {kind}")
-    return {key for cells in rows(section[1].splitlines()) for key in quoted(cells[0])}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_config_page_gives_each_kind_exactly_its_keys(kind: str) -> None:
-    assert documented_keys(kind) == {field.name for field in dataclasses.fields(KINDS[kind])}
-
-
-def test_config_page_names_every_word_that_a_choice_allows() -> None:
-    page = (DOCS / "config.md").read_text("utf-8")
-    allowed = {
-        word
-        for kind in KINDS.values()
-        for hint in typing.get_type_hints(kind).values()
-        if typing.get_origin(hint) is Literal
-        for word in typing.get_args(hint)
+def test_the_tables_of_the_config_page_are_what_the_classes_say() -> None:
+    """To write them anew: `python docs/config_tables.py`."""
+    script = runpy.run_path(str(DOCS / "config_tables.py"))
+    page = script["PAGE"].read_text("utf-8")
+    assert script["draw"](page) == page
+    described = {
+        kind
+        for mark, names in script["MARK"].findall(page)
+        for kind in script["kinds_of"](names)
+        if mark == "fields" or not dataclasses.fields(kind)
     }
-    assert "relu_squared" in allowed
-    assert {word for word in allowed if f'`"{word}"`' not in page} == set()
-
-
-def test_config_page_says_which_values_may_be_absent() -> None:
-    absent = {
-        field
-        for kind in KINDS.values()
-        for field, hint in typing.get_type_hints(kind).items()
-        if type(None) in typing.get_args(hint)
-    }
-    cells = {
-        key: row[1]
-        for row in rows((DOCS / "config.md").read_text("utf-8").splitlines())
-        for key in quoted(row[0])
-        if row[1].endswith("absent")
-    }
-    assert set(cells) == absent
+    assert described == set(KINDS.values())
 
 
 @pytest.mark.parametrize("block", fenced(DOCS / "config.md", "toml"))

@@ -67,6 +67,7 @@ from pellucid.config.objectives import (
     SpanCorruption,
 )
 from pellucid.config.old_names import new_objective, with_new_flags, with_new_kinds
+from pellucid.config.optimisers import SGD, Adam, AdamW, Muon, Optimiser
 from pellucid.config.output_heads import (
     PLAIN_HEAD,
     ClassificationHead,
@@ -81,21 +82,23 @@ from pellucid.config.positions import (
     AlternatingPositions,
     BucketedBias,
     Disentangled,
-    DynamicNTK,
     Learned,
-    LinearScaling,
-    Llama3Scaling,
-    LongRoPE,
     NoPositions,
-    NTKScaling,
     OnePositions,
     Positions,
     Rotary,
-    RotaryScaling,
     ShawRelative,
     Sinusoidal,
-    YaRN,
     adds_to_scores,
+)
+from pellucid.config.rotary_scaling import (
+    DynamicNTK,
+    LinearScaling,
+    Llama3Scaling,
+    LongRoPE,
+    NTKScaling,
+    RotaryScaling,
+    YaRN,
 )
 from pellucid.config.run import Orthogonal, Plan, Run, base_of, run_from_table, run_to_toml
 from pellucid.config.stack import Stack
@@ -119,9 +122,6 @@ from pellucid.config.text import (
 )
 from pellucid.config.trained import LastLayers, LoRA, Trained
 from pellucid.config.training import (
-    SGD,
-    Adam,
-    AdamW,
     Budget,
     Constant,
     Cosine,
@@ -131,8 +131,6 @@ from pellucid.config.training import (
     Growth,
     Linear,
     Minutes,
-    Muon,
-    Optimiser,
     Schedule,
     Steps,
     Tokens,

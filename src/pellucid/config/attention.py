@@ -14,16 +14,34 @@ from pellucid.errors import ConfigError
 class MultiHead(Checked):
     """Scaled dot-product attention in `n_heads` heads; fewer key/value heads make it grouped.
 
-    `d_value`: features of a head's values (default: `d_head`). `scale`: the factor of the scores
-    (default: 1 / sqrt(d_head)). `window`: how many tokens a query sees, including its own.
-    `soft_cap`: scores become c tanh(s / c). `sinks`: each head has one trained number that joins
-    its scores in the softmax. `qk_norm_over`: whether queries and keys are normalised head by head,
-    with one gain for all heads or with a gain of each head's own, or over all heads at once.
-    `qk_norm_place`: before or after positions rotate them. `clip`: queries, keys and values are
-    clipped to +-clip before that rotation. `query_bias`, `key_bias`, `value_bias`: exceptions from
-    `qkv_bias`. `output_gate`: a sigmoid of a projection of the input multiplies the heads' outputs,
-    with one gate for each feature or for each head. `scale_by_layer`: layer i, counted from 1,
-    divides its scores by i.
+    Attributes:
+        n_heads: query heads.
+        n_kv_heads: key and value heads; `n_heads` must be a multiple of it; fewer make attention
+            grouped.
+        d_head: the width of a head's queries and keys; `n_heads` times `d_head` need not be
+            `d_model`.
+        qkv_bias: whether the projections to queries, keys and values have biases.
+        out_bias: whether the projection back to `d_model` has one.
+        qk_norm: a norm over queries, and one over keys.
+        dropout: of the attention weights.
+        qk_norm_over: whether these norms act on each head, with one gain for all heads or with a
+            gain of each head's own, as in Cohere and StableLM; or on all heads at once, as in OLMo
+            2.
+        d_value: the width of a head's values; absent, `d_head`.
+        scale: the factor of the scores; absent, 1 / sqrt(d_head).
+        window: how many tokens a query sees, including its own; in an encoder, that many to either
+            side.
+        soft_cap: scores s become c tanh(s / c), c this number.
+        sinks: whether each head has one trained number that joins its scores in the softmax.
+        qk_norm_place: whether these norms come before or after positions rotate queries and keys.
+        clip: the bound of queries, keys and values, which are clipped before positions rotate them,
+            as in OLMo and MPT.
+        query_bias, key_bias, value_bias: an exception from `qkv_bias` for one of the three, as in
+            DeBERTa, whose keys have no bias.
+        output_gate: a sigmoid of a projection of the input multiplies the heads' outputs, with a
+            gate for each feature, as in Qwen3-Next, or for each head. The projection has a bias if
+            the queries have one.
+        scale_by_layer: whether layer i, counted from 1, divides its scores by i, as GPT-2 can.
     """
 
     n_heads: Count
@@ -109,12 +127,25 @@ def _has_plain_gain(norm: Norm) -> bool:
 class LatentAttention(Checked):
     """Softmax attention whose keys and values are made from one small vector per token, the latent.
 
-    `d_latent`: its width. A query and a key have `d_head` features without positions, and
-    `d_rotated` with them; the latter are the same in the keys of all heads. A cache keeps the
-    latent and these, so it does not grow with `n_heads`. `latent_norm`: of the latents.
-    `latent_bias`: of the projections to them and to the rotated key. `d_query_latent`: the width of
-    a latent for the queries too (default: none). `scale`: the factor of the scores (default:
-    1 / sqrt(d_head + d_rotated)).
+    DeepSeek V2 and V3 have it. The keys and values of all heads are products of the latent.
+    Positions rotate `d_rotated` more features of each query and of one key that all heads share. So
+    a cache keeps `d_latent` + `d_rotated` numbers per token and layer, however many heads there
+    are.
+
+    Attributes:
+        n_heads: heads.
+        d_head: features of a head's queries and keys without positions (`qk_nope_head_dim`).
+        d_rotated: features with positions (`qk_rope_head_dim`); `Rotary` needs an even number.
+        d_value: features of a head's values (`v_head_dim`).
+        d_latent: the width of a token's latent (`kv_lora_rank`).
+        latent_norm: the norm of the latents.
+        latent_bias: whether the projections to latents and to the shared key have biases.
+        out_bias: whether the projection back to `d_model` has one.
+        dropout: of the attention weights.
+        d_query_latent: the width of a latent for the queries (`q_lora_rank`); absent, queries are
+            projected from the state.
+        scale: the factor of the scores; absent, 1 / sqrt(d_head + d_rotated). DeepSeek multiplies
+            it by YaRN's mscale squared.
     """
 
     n_heads: Count
@@ -134,8 +165,14 @@ class LatentAttention(Checked):
 class LinearAttention(Checked):
     """phi(q) (sum of phi(k) v^T) / phi(q) (sum of phi(k)), phi = elu + 1: cost linear in time.
 
-    One step of generation costs the same however much was read. Training goes through the text
-    in chunks of `chunk` tokens.
+    One step of generation costs the same however much was read.
+
+    Attributes:
+        n_heads: heads.
+        d_head: the width of a head's queries, keys and values.
+        qkv_bias: whether the projections to queries, keys and values have biases.
+        out_bias: whether the projection back to `d_model` has one.
+        chunk: the number of tokens in one step; the numbers are the same for every chunk.
     """
 
     n_heads: Count
@@ -150,8 +187,15 @@ class NeuralMemory(Checked):
     """Attention over a window, and a memory that learns while it reads; a gate mixes the two.
 
     The memory is a linear map per head from keys to values. The gradient of its surprise, with
-    momentum and decay, updates it in chunks of `chunk` tokens, also at inference. With `frozen`
-    it stays as it started.
+    momentum and decay, updates it, also at inference.
+
+    Attributes:
+        n_heads: heads.
+        d_head: the width of a head's queries, keys and values.
+        window: how many tokens a query sees, including its own.
+        chunk: the number of tokens in one step. Within a chunk every step starts from the state at
+            its beginning, so another chunk gives other numbers.
+        frozen: whether the memory stays as it started.
     """
 
     n_heads: Count
@@ -193,7 +237,9 @@ def value_width(attention: OneAttention) -> int:
 class Alternating(Checked):
     """The layers have these kinds of attention in turn: for example local and global layers.
 
-    With `first`, the first layers have those, one each, and the turns begin after them.
+    Attributes:
+        layers: the kinds that take turns.
+        first: the kinds of the first layers, one each; the turns begin after them.
     """
 
     layers: tuple[OneAttention, ...]

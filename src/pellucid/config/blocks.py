@@ -22,6 +22,11 @@ class MLP(Checked):
     """down(activation(up(x))): `d_ff` units, each written back to the stream.
 
     Source: Vaswani et al. 2017, equation 2.
+
+    Attributes:
+        d_ff: the inner width.
+        activation: the nonlinear function.
+        bias: whether the matrices have biases.
     """
 
     d_ff: Count
@@ -34,6 +39,11 @@ class GatedMLP(Checked):
     """down(activation(gate(x)) * up(x)); with SiLU this is SwiGLU.
 
     Source: Shazeer 2020, equation 6.
+
+    Attributes:
+        d_ff: the inner width.
+        activation: the nonlinear function.
+        bias: whether the matrices have biases.
     """
 
     d_ff: Count
@@ -45,7 +55,11 @@ class GatedMLP(Checked):
 class ClampedGatedMLP(Checked):
     """down((up(x) + 1) g sigmoid(slope g)), g = gate(x), as in gpt-oss.
 
-    Before the product, the gate is at most `limit`, and up between -`limit` and `limit`.
+    Attributes:
+        d_ff: the inner width.
+        bias: whether the matrices have biases.
+        limit: before the product, g is at most `limit`, and up(x) between -`limit` and `limit`.
+        slope: the factor of g in the sigmoid.
     """
 
     d_ff: Count
@@ -62,7 +76,11 @@ DenseFeedForward = MLP | GatedMLP | ClampedGatedMLP
 class ExpertGroups(Checked):
     """The experts are in `n_groups` equal groups, and a token uses the best `n_active` groups only.
 
-    `score` says how good a group is: its "largest" score, or the sum of its "two_largest".
+    Attributes:
+        n_groups: into how many equal groups the experts are cut.
+        n_active: how many groups a token can use: the best ones.
+        score: how good a group is: its largest score, as in DeepSeek-V2, or the sum of its two
+            largest, as in DeepSeek-V3.
     """
 
     n_groups: Count
@@ -80,11 +98,17 @@ class ExpertGroups(Checked):
 class Router(Checked):
     """A linear layer that gives each token a logit for each expert, and the rule that weighs them.
 
-    `scores`: a "softmax" over all experts, or a "sigmoid" of each. The experts with the largest
-    scores are chosen, and their scores are the weights. If `normalised`, the weights are divided by
-    their sum. Then they are multiplied by `scale`. `bias`: whether the linear layer has biases.
-    With `balancing_rate` each expert has a bias that is added to its score for the choice alone;
-    each update moves it by that rate, up if the expert got too few tokens and down if too many.
+    Attributes:
+        scores: a softmax over all logits, or a sigmoid of each. The experts with the largest scores
+            are chosen, and the scores are their weights.
+        normalised: whether the weights of the chosen experts are divided by their sum. After a
+            softmax this is the same as a softmax over the chosen experts alone.
+        bias: whether the linear layer has biases.
+        scale: the weights are multiplied by it.
+        groups: groups of experts.
+        balancing_rate: with it, each expert has a bias that is added to its score for the choice
+            alone, as in DeepSeek-V3. After each update it moves by this rate, up if the expert got
+            too few tokens and down if too many. With 0 it stays as it is.
     """
 
     scores: Literal["softmax", "sigmoid"]
@@ -99,13 +123,22 @@ class Router(Checked):
 class Experts(Checked):
     """A mixture of experts: each token uses the `n_active` of `n_experts` that its router chooses.
 
-    No token is dropped. `shared` is a layer that every token uses too; with `shared_gate` a sigmoid
-    of the token scales it. `weights_on`: whether a weight multiplies the output of an expert, or
-    its input. Two losses are added to the objective, each the mean over such layers: `load_loss` is
-    the weight of the load-balancing loss, `router_z_loss` of (log Z)^2 of the router's logits.
+    No token is dropped, and each expert computes only the tokens that chose it. So a token costs as
+    much as its own experts.
 
     Source: Shazeer et al. 2017; Fedus, Zoph and Shazeer 2022 (`load_loss`); Dai et al. 2024
     (`shared`).
+
+    Attributes:
+        n_experts: how many experts there are.
+        n_active: how many of them a token uses.
+        expert: each expert.
+        router: how experts are chosen and weighed.
+        shared: a layer that every token uses too.
+        shared_gate: whether a sigmoid of the token scales the shared layer.
+        weights_on: whether a weight multiplies an expert's output, or its input as in Llama 4.
+        load_loss: the weight of the load-balancing loss; Switch Transformers have 0.01.
+        router_z_loss: the weight of (log Z)^2 of the router's logits; ST-MoE has 0.001.
     """
 
     n_experts: Count
@@ -152,10 +185,11 @@ OneFeedForward = DenseFeedForward | Experts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlternatingFeedForward(Checked):
-    """The layers have these kinds of feed-forward in turn.
+    """The layers have these kinds of feed-forward in turn: for example wide layers, then narrow.
 
-    With `first`, the first layers have those, one each, and the turns begin after them: for example
-    wide dense layers before narrower ones.
+    Attributes:
+        layers: the kinds that take turns.
+        first: the kinds of the first layers, one each; the turns begin after them.
     """
 
     layers: tuple[OneFeedForward, ...]
@@ -173,8 +207,9 @@ FeedForward = OneFeedForward | AlternatingFeedForward
 class PreNorm(Checked):
     """x + multiplier f(norm(x)): the residual stream itself is never normalised.
 
-    `multiplier` (default: 1): Granite's residual_multiplier, MiniCPM's scale_depth /
-    sqrt(n_layers).
+    Attributes:
+        multiplier: the factor of a layer's output: Granite's residual_multiplier, MiniCPM's
+            scale_depth / sqrt(n_layers); absent, 1.
     """
 
     multiplier: Positive | None = None
@@ -192,12 +227,17 @@ class OutputNorm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandwichNorm:
-    """x + norm(f(norm(x))), as in Gemma 2: one norm before the layer and one after it."""
+    """x + norm'(f(norm(x))), as in Gemma 2: one norm before the layer and one after it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeepNorm(Checked):
-    """norm(alpha x + f(x)); values, outputs and feed-forward start `beta` times as large."""
+    """norm(alpha x + f(x)); values, outputs and feed-forward start `beta` times as large.
+
+    Attributes:
+        alpha: the factor of the residual path.
+        beta: the factor of those weights at the start.
+    """
 
     alpha: Positive
     beta: Positive
@@ -207,7 +247,10 @@ class DeepNorm(Checked):
 class Parallel:
     """x + attention(norm(x)) + feed_forward(norm'(x)), as in GPT-NeoX: both read the same x.
 
-    With `shared_norm` both read norm(x), as in GPT-J, Phi, Falcon and Cohere.
+    A decoder with `cross_attention` cannot have it.
+
+    Attributes:
+        shared_norm: whether both layers read one norm, as in GPT-J, Phi, Falcon and Cohere.
     """
 
     shared_norm: bool = False

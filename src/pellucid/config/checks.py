@@ -110,6 +110,11 @@ def _fractions(name: str, values: tuple[float, ...]) -> None:
         fraction(name, value)
 
 
+def _factors(name: str, values: tuple[float, ...]) -> None:
+    for value in values:
+        positive(name, value)
+
+
 def _file_or_folder(name: str, paths: tuple[str, ...]) -> None:
     if not paths:
         raise ConfigError(f"{name} must name at least one file or folder")
@@ -121,6 +126,7 @@ Positive = Annotated[float, positive]
 Fraction = Annotated[float, fraction]
 PositiveFraction = Annotated[float, positive, fraction]
 Betas = Annotated[tuple[float, float], _fractions]
+Factors = Annotated[tuple[float, ...], _factors]
 Paths = Annotated[tuple[str, ...], _file_or_folder]
 
 Check = Callable[[str, Any], None]

@@ -16,8 +16,13 @@ from pellucid.errors import ConfigError
 class Conversations(Checked):
     """Prompts with their answers, or whole chats in a column of messages.
 
-    `template` is a file with a Jinja template for messages. Without it pellucid uses the
-    tokenizer's own template, or its default one.
+    Attributes:
+        paths: files, folders and patterns, as in `Files`.
+        prompt: a column, or a text with columns in braces; absent, the column with a usual name.
+        answer: a column, or a text with columns in braces; absent, the column with a usual name.
+        messages: the column with the messages of a chat; it excludes prompt and answer.
+        template: a file with a Jinja template for messages; absent, the tokenizer's own, or the
+            plain one.
     """
 
     paths: Paths
@@ -33,7 +38,13 @@ class Conversations(Checked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pairs(Checked):
-    """A text and the text to write from it: parallel sentences, questions and answers."""
+    """A text and the text to write from it: parallel sentences, questions and answers.
+
+    Attributes:
+        paths: files, folders and patterns, as in `Files`.
+        source, target: a column, or a text with columns in braces; absent, the column with a usual
+            name.
+    """
 
     paths: Paths
     source: str | None = None
@@ -42,7 +53,14 @@ class Pairs(Checked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Labelled(Checked):
-    """Texts with the name of their class; or several names, split by `separator` or as a list."""
+    """Texts with the name of their class, or of several classes.
+
+    Attributes:
+        paths: files, folders and patterns, as in `Files`.
+        text, label: a column, or a text with columns in braces; absent, the column with a usual
+            name.
+        separator: the sign between several labels of one text; a list of labels needs none.
+    """
 
     paths: Paths
     text: str | None = None
@@ -52,7 +70,15 @@ class Labelled(Checked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preferences(Checked):
-    """Prompts, each with a chosen and a rejected answer."""
+    """Prompts, each with a chosen and a rejected answer.
+
+    Attributes:
+        paths: files, folders and patterns, as in `Files`.
+        prompt, chosen, rejected: a column, or a text with columns in braces; absent, the column
+            with a usual name.
+        template: a file with a Jinja template for messages; absent, the tokenizer's own, or the
+            plain one.
+    """
 
     paths: Paths
     prompt: str | None = None
@@ -63,7 +89,14 @@ class Preferences(Checked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompts(Checked):
-    """Prompts to answer; the reward gets the whole row."""
+    """Prompts to answer; the reward gets the whole row.
+
+    Attributes:
+        paths: files, folders and patterns, as in `Files`.
+        prompt: a column, or a text with columns in braces; absent, the column with a usual name.
+        template: a file with a Jinja template for messages; absent, the tokenizer's own, or the
+            plain one.
+    """
 
     paths: Paths
     prompt: str | None = None

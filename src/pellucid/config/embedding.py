@@ -11,13 +11,16 @@ from pellucid.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddingProjection(Checked):
-    """Tokens have vectors of `width` numbers, and a linear map brings them to d_model.
-
-    `place`: the map is the "last" step before the first block, so positions and the norm of the
-    input are as wide as the tokens (ELECTRA, ALBERT). It can also come "before_norm" (DeBERTa), or
-    "first", before positions (OPT). `bias`: of the map.
+    """Tokens have vectors of `width` numbers, and a linear map of each stack makes d_model of them.
 
     Source: Lan et al. 2020, "ALBERT", section 3.1.
+
+    Attributes:
+        width: the features of a token's vector.
+        bias: whether the map has a bias.
+        place: "last": added positions and `input_norm` are as wide as the tokens, and the map is
+            the last step before the first block (ELECTRA, ALBERT). "before_norm": it comes after
+            the positions (DeBERTa). "first": before them (OPT).
     """
 
     width: Count
@@ -29,9 +32,13 @@ class EmbeddingProjection(Checked):
 class Embedding(Checked):
     """Token embeddings: multiplied by a number or not; tied to the output head or not.
 
-    `scaled`: by sqrt(d_model). `multiplier`: by this number (default: none). `segments`: how many
-    kinds of text a sequence may have, each with its own vector (BERT's token types); most models
-    have none. `projection`: of vectors that are not as wide as the model.
+    Attributes:
+        tied: whether the output head uses the matrix of the embedding.
+        scaled: whether embeddings are multiplied by sqrt(d_model).
+        segments: how many kinds of text a sequence has, each with a vector of its own (BERT's token
+            types).
+        multiplier: another factor of the embeddings, as in Granite and MiniCPM; not with `scaled`.
+        projection: a linear map from narrower vectors to d_model, as in ELECTRA, ALBERT and OPT.
     """
 
     tied: bool

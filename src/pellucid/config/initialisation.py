@@ -10,7 +10,11 @@ from pellucid.config.checks import Checked, Positive
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Normal(Checked):
-    """Weights from a normal distribution of this standard deviation, whatever their shape."""
+    """Weights from a normal distribution of this standard deviation, whatever their shape.
+
+    Attributes:
+        std: the standard deviation.
+    """
 
     std: Positive
 
@@ -31,10 +35,16 @@ Outputs = Literal["plain", "depth_scaled", "zero"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Initialisation(Checked):
-    """How weights start; `outputs` is the rule for the projections that write the residual.
+    """How weights start. Biases start at 0, gains of norms at 1.
 
-    "depth_scaled" divides their standard deviation by sqrt(2 n_layers), "zero" starts each block
-    as the identity, "plain" treats them like the others.
+    Attributes:
+        weights: the standard deviation of every matrix that is not an embedding, including an
+            untied head.
+        embedding_std: the standard deviation of token embeddings and learned positions.
+        outputs: the rule for the two projections of a block that write to the residual stream.
+            "plain": like the others. "depth_scaled": their standard deviation is divided by sqrt(2
+            n_layers). "zero": each block starts by adding nothing; refused with a
+            reparametrisation, which divides a matrix by its size.
     """
 
     weights: Normal | He | Xavier

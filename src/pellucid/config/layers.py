@@ -17,7 +17,13 @@ Part = TypeVar("Part")
 
 
 class Layer(NamedTuple):
-    """What one layer of a stack has."""
+    """What one layer of a stack has.
+
+    Attributes:
+        attention: how its tokens gather from each other.
+        feed_forward: what transforms each token alone.
+        positions: how it knows the order of tokens.
+    """
 
     attention: OneAttention
     feed_forward: OneFeedForward
@@ -85,10 +91,12 @@ def map_kinds(part: Any, change: Callable[[Any], Any]) -> Any:
 class SharedLayers(Checked):
     """Several layers use the same weights, as in ALBERT.
 
-    The layers are cut into `groups` runs of consecutive layers, as equal as possible. Each run has
-    the weights of `layers_per_group` layers and uses them in turn.
-
     Source: Lan et al. 2020, "ALBERT", section 3.1.
+
+    Attributes:
+        groups: the layers are cut into this many runs of neighbours, as equal as possible; each run
+            has weights of its own.
+        layers_per_group: how many different layers a run has; it uses them in turn.
     """
 
     groups: Count

@@ -29,10 +29,19 @@ class Transformer(Checked):
 
     A decoder alone is a language model: causal. An encoder alone sees the text before and after a
     token. With both, the decoder reads the encoder's states of another text; they share the token
-    embedding. `pooler`: a dense layer and tanh over the first token's state, as in BERT.
+    embedding.
 
-    Without `vocab_size` a run takes the tokenizer's when it prepares the text. If you set it, it
-    must be at least the tokenizer's.
+    Attributes:
+        vocab_size: rows of the embedding, at least as many as the tokenizer's; absent, the
+            tokenizer's.
+        context_length: the most tokens that each stack sees at once, at most 16,777,216.
+        d_model: the width of the residual stream; even for `Sinusoidal`.
+        embedding: the token embedding, which both stacks share.
+        encoder: the stack that sees the text before and after each token.
+        decoder: the causal stack.
+        head: the layer after the last hidden states.
+        pooler: whether a dense layer and tanh read the first token's last state, as in BERT.
+        initialisation: how weights start.
     """
 
     vocab_size: Annotated[int, AtLeast(2)] | None

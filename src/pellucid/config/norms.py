@@ -17,8 +17,12 @@ from pellucid.errors import ConfigError
 class LayerNorm(Checked):
     """(x - mean) / sqrt(var + eps) * gain (+ bias), over the features of one token.
 
-    With `unit_offset` the gain is 1 + the weight, as in Nemotron. Without `gain` the norm has no
-    parameters, as in OLMo.
+    Attributes:
+        eps: added to the variance.
+        bias: whether the norm has a bias.
+        unit_offset: whether the gain is 1 + the weight, as in Gemma and Nemotron: decay pulls it to
+            1.
+        gain: whether the norm has a gain; OLMo has norms without parameters.
     """
 
     eps: Positive
@@ -38,8 +42,11 @@ class LayerNorm(Checked):
 class RMSNorm(Checked):
     """x / sqrt(mean(x^2) + eps) * gain, over the features of one token.
 
-    With `unit_offset` the gain is 1 + the weight, as in Gemma: decay pulls it to one. Without
-    `gain` the norm has no parameters.
+    Attributes:
+        eps: added to the mean square.
+        unit_offset: whether the gain is 1 + the weight, as in Gemma and Nemotron: decay pulls it to
+            1.
+        gain: whether the norm has a gain; OLMo has norms without parameters.
     """
 
     eps: Positive
@@ -58,8 +65,12 @@ class RMSNorm(Checked):
 class BatchNorm(Checked):
     """(x - mean) / sqrt(var + eps) * gain + bias, each feature over batch and time.
 
-    Training uses the statistics of the batch, evaluation uses running ones; `momentum` is the share
-    of a new batch in them. Leaks the future and the neighbours while training.
+    Training uses the statistics of the batch, evaluation uses running ones. Leaks the future and
+    the neighbours while training.
+
+    Attributes:
+        eps: added to the variance.
+        momentum: the share of a new batch in the running statistics: more than 0, at most 1.
     """
 
     eps: Positive
@@ -72,7 +83,12 @@ class BatchNorm(Checked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupNorm(Checked):
-    """As LayerNorm, over each of `n_groups` groups of the features of one token."""
+    """As LayerNorm with a bias, over each of `n_groups` groups of the features of one token.
+
+    Attributes:
+        eps: added to the variance.
+        n_groups: how many groups; the width must be a multiple of it.
+    """
 
     eps: Positive
     n_groups: Count
@@ -83,6 +99,9 @@ class InstanceNorm(Checked):
     """(x - mean) / sqrt(var + eps) * gain + bias, each feature over the time of one sequence.
 
     Leaks the future, always: the statistics span the whole sequence.
+
+    Attributes:
+        eps: added to the variance.
     """
 
     eps: Positive
@@ -99,7 +118,11 @@ class WeightNorm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpectralNorm(Checked):
-    """W / sigma(W): the largest singular value, by `power_iterations` per update, becomes 1."""
+    """W / sigma(W): the largest singular value becomes 1.
+
+    Attributes:
+        power_iterations: how many iterations per update find that value.
+    """
 
     power_iterations: Count
 

@@ -16,9 +16,11 @@ from pellucid.errors import ConfigError
 class NextToken(Checked):
     """Predict each token from those before it: cross-entropy in nats per token.
 
-    `label_smoothing` moves that share of the target to all tokens alike; `z_loss` is the weight of
-    (log Z)^2, which keeps the logits' normaliser near 1; `entropy_bonus` rewards each nat of the
-    entropy of a prediction.
+    Attributes:
+        label_smoothing: s in y = (1 - s) onehot + s / K.
+        z_loss: the weight of (log Z)^2, which keeps log Z near 0.
+        entropy_bonus: the reward for a nat of the predictions' entropy; it costs a second pass over
+            the logits.
     """
 
     label_smoothing: Fraction
@@ -30,9 +32,14 @@ class NextToken(Checked):
 class MLM(Checked):
     """Predict hidden tokens from the text before and after them, as BERT was trained.
 
-    The model predicts the share `chosen` of all tokens. Of these, the share `masked` becomes the
-    mask token, the share `replaced` a random token, and the others stay unchanged. With
-    `whole_words` all tokens of a word are chosen together.
+    BERT has 15%; of these 80% masked, 10% replaced.
+
+    Attributes:
+        chosen: the share of tokens to predict: more than 0, less than 1.
+        masked: the share of these that becomes the mask token.
+        replaced: the share of these that becomes a random token; with `masked` at most 1. The
+            others stay unchanged.
+        whole_words: whether all tokens of a word are chosen together.
     """
 
     chosen: float
@@ -52,10 +59,13 @@ class MLM(Checked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpanCorruption(Checked):
-    """Write the spans that are missing from a text, as T5 was trained.
+    """Write the spans that are missing from a text, as T5 was trained. For an encoder-decoder.
 
-    The share `corrupted` of the tokens is cut out, in spans of `mean_span` tokens on average. Each
-    span leaves one sentinel token in the text that the encoder reads.
+    Each span leaves one sentinel token in the text that the encoder reads.
+
+    Attributes:
+        corrupted: the share of tokens that is cut out: more than 0, less than 1.
+        mean_span: how many tokens a span has on average: at least 1.
     """
 
     corrupted: float
@@ -70,7 +80,14 @@ class SpanCorruption(Checked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seq2Seq(Checked):
-    """Write a text from a source: predict each token from the source and the tokens before it."""
+    """Write a text from a source: predict each token from the source and the tokens before it.
+
+    Attributes:
+        label_smoothing: s in y = (1 - s) onehot + s / K.
+        z_loss: the weight of (log Z)^2, which keeps log Z near 0.
+        entropy_bonus: the reward for a nat of the predictions' entropy; it costs a second pass over
+            the logits.
+    """
 
     label_smoothing: Fraction
     z_loss: NotNegative = 0.0
@@ -81,7 +98,9 @@ class Seq2Seq(Checked):
 class Classification(Checked):
     """Name the class of a text: cross-entropy over the classes of the model's head.
 
-    With `multi_label` a text may have several classes or none: a yes or no for each.
+    Attributes:
+        label_smoothing: s in y = (1 - s) onehot + s / K; 0 with `multi_label`.
+        multi_label: whether a text may have several classes or none: a yes or no for each.
     """
 
     label_smoothing: Fraction
@@ -99,8 +118,13 @@ class Classification(Checked):
 class SFT(Checked):
     """Predict the tokens of answers from their prompts; the prompts themselves give no loss.
 
-    With `packed` a row holds several examples. They do not see each other, and positions count from
-    the beginning of each. Otherwise a batch has rows of about the same length.
+    Attributes:
+        label_smoothing: s in y = (1 - s) onehot + s / K.
+        z_loss: the weight of (log Z)^2, which keeps log Z near 0.
+        entropy_bonus: the reward for a nat of the predictions' entropy; it costs a second pass over
+            the logits.
+        packed: whether a row holds several examples, which do not see each other and have positions
+            of their own. Otherwise a batch has rows of about the same length.
     """
 
     label_smoothing: Fraction
@@ -115,9 +139,12 @@ class Distillation(Checked):
 
     loss = (1 - hard_weight) T^2 D(teacher, student) + hard_weight CE(next token, student)
 
-    `divergence`: "forward" is KL(teacher || student), which covers all modes of the teacher;
-    "reverse" is KL(student || teacher), which seeks its strongest modes; "jensen_shannon" lies
-    between them. `teacher` is the teacher's run.
+    Attributes:
+        teacher: the teacher's run; it must have the same tokenizer.
+        divergence: D: KL(teacher || student), which covers all modes of the teacher; KL(student ||
+            teacher), which seeks its strongest modes; or a mixture of both.
+        temperature: T, the divisor of both logits.
+        hard_weight: the weight of the text itself, from 0 to 1.
     """
 
     teacher: str
@@ -134,9 +161,14 @@ class Distillation(Checked):
 class DPO(Checked):
     """Make the chosen of two answers likelier than the rejected one, relative to a reference.
 
-    `beta` is the weight of the distance from the reference. `loss`: "sigmoid" is
-    -log sigmoid(margin), and `label_smoothing` is the share of pairs assumed to be the wrong way
-    round; "hinge" is max(0, 1 - margin).
+    The reference is the model at the start of the run. With z = beta [log(pi / ref) of the chosen -
+    log(pi / ref) of the rejected]:
+
+    Attributes:
+        beta: the weight of the distance from the reference.
+        loss: -log sigmoid(z), or max(0, 1 - z).
+        label_smoothing: the share of pairs assumed to be the wrong way round: less than 0.5; 0 with
+            "hinge".
     """
 
     beta: Positive
@@ -156,11 +188,19 @@ class DPO(Checked):
 class PolicyGradient(Checked):
     """Sample answers, reward them, and make the better ones likelier, near a reference model.
 
-    `estimator`: "rloo" compares each of the `n_samples` answers to a prompt with the mean of the
-    others; "grpo" also divides by the spread of the group, which changes the optimum. `beta` is the
-    weight of KL(model || reference), in nats per answer; `kl`: "in_reward" subtracts it from the
-    reward, "k2" and "k3" are losses (k3 also changes the optimum). Answers have at most
-    `max_new_tokens` tokens and are sampled at `temperature`.
+    Attributes:
+        estimator: "rloo": an answer's reward minus the mean of the other answers to its prompt.
+            "grpo": minus the mean of all, divided by their standard deviation, which changes the
+            optimum.
+        beta: the weight of KL(model || reference), in nats per answer.
+        kl: how KL enters. "in_reward": subtracted from the reward. With r = reference / model,
+            "k2": (log r)^2 / 2 of the whole answer as a loss; "k3": r - 1 - log r of each token as
+            a loss, which changes the optimum.
+        n_samples: answers to each prompt.
+        max_new_tokens: the most tokens of an answer.
+        temperature: the sampling temperature; the run trains and compares the model at this
+            temperature.
+        entropy_bonus: the reward for a nat of an answer's entropy.
     """
 
     estimator: Literal["rloo", "grpo"]
@@ -188,11 +228,16 @@ Objective = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElasticNet(Checked):
-    """Add l1 |w| + l2 w^2 for the weights whose names match one of `parameters`.
+    """l1 sum |w| + l2 sum w^2, without a factor 1/2, for the weights that `parameters` names.
 
-    Each update ends with the proximal step, so l1 makes weights exactly 0.
-    `parameters` are names or patterns such as "head.weight" or "*.feed_forward.*". `l1` alone is
-    the lasso, `l2` alone ridge regression.
+    `l1` alone is the lasso, `l2` alone ridge regression. Each update ends with the proximal step,
+    so l1 makes weights exactly 0.
+
+    Attributes:
+        l1: the constant pull towards 0, which makes weights exactly 0.
+        l2: the pull in proportion to the weight.
+        parameters: names of weights, or patterns such as `*.feed_forward.*`, at least one. pellucid
+            refuses one without a match, and lists the names.
     """
 
     l1: NotNegative

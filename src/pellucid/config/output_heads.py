@@ -15,8 +15,12 @@ from pellucid.errors import ConfigError
 class HeadTransform:
     """norm(activation(dense(x))) before the logits, as in BERT.
 
-    Activation and norm are optional. `bias`: of the dense layer. Before tokens it gives vectors as
-    wide as the embedding's, before classes d_model features.
+    Before tokens it gives vectors as wide as the embedding's, before classes d_model features.
+
+    Attributes:
+        activation: the function after the dense layer.
+        norm: the norm after it.
+        bias: whether the dense layer has a bias.
     """
 
     activation: Activation | None = None
@@ -28,10 +32,15 @@ class HeadTransform:
 class LanguageHead(Checked):
     """One logit per token of the vocabulary.
 
-    All parts are optional: a `bias`; a `transform` first; `soft_cap`: logits become c tanh(z / c);
-    `scaled`: hidden states are divided by sqrt(d_model) first, as in T5. `multiplier`: this number
-    multiplies them first, as in Granite, Cohere and MiniCPM. `fixed_bias`: training
-    leaves the bias as it is, as in BART; it starts at zero.
+    Attributes:
+        bias: whether each token has a bias of its own.
+        transform: a dense layer, an activation and a norm before the logits, as in BERT.
+        soft_cap: logits z become c tanh(z / c), c this number.
+        scaled: whether states are divided by sqrt(d_model) first, as in T5.
+        fixed_bias: whether training leaves the bias as it is, as in BART; it starts at 0, and needs
+            `bias`.
+        multiplier: another factor of the states: Cohere's logit_scale, 1 / logits_scaling of
+            Granite, dim_model_base / d_model of MiniCPM; not with `scaled`.
     """
 
     bias: bool = False
@@ -63,11 +72,18 @@ class NoHead:
 class ClassificationHead(Checked):
     """One logit per class, from one vector for the whole text.
 
-    `classes` are their names, in order; without them pellucid takes the classes of the data when it
-    prepares a run. `pooling`: the state of the "first" token (through the pooler, if the model has
-    one), of the "last" real one, or the "mean" over all real ones. `transform`: of that vector, as
-    in RoBERTa; `input_dropout` applies before it. `dropout` applies to what the matrix of the
-    classes reads. `bias`: whether each class has a bias of its own.
+    Attributes:
+        classes: their names, in order: at least two, which differ. Absent, a run takes them from
+            its data.
+        pooling: the vector: the last state of the "first" token, through the `pooler` if the model
+            has one; the "mean" over all tokens; or the state of the "last" token. Padding does not
+            count.
+        dropout: on what the matrix of the classes reads.
+        bias: whether each class has a bias of its own: in BERT's classifier yes, in GPT-2's and
+            Llama's no.
+        transform: a dense layer, an activation and a norm before the matrix of the classes, as in
+            RoBERTa ("tanh"), ELECTRA ("gelu"), DistilBERT ("relu") and ModernBERT.
+        input_dropout: on the vector before `transform`.
     """
 
     classes: tuple[str, ...] | None

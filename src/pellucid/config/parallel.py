@@ -14,12 +14,15 @@ from pellucid.errors import ConfigError
 class Parallelism(Checked):
     """How the ranks of one training share it; torchrun starts them.
 
-    `shard` says which ranks hold all weights: with "none" each does, with "full" each holds its
-    share, with "node" each machine has them all and its ranks hold a share each. `tensor` ranks
-    read the same rows and share the products of every layer. With `offload` the shares of weights
-    and the optimiser's memory lie in the memory of the processor. `gather` is the type in which the
-    weights of blocks are gathered ("auto": that of products), `reduce` the one in which gradients
-    are summed. A rank that waits longer than `timeout_seconds` for the others gives up.
+    Attributes:
+        shard: whether each rank holds all weights ("none"); or its share of weights, gradients and
+            moments ("full"); or each machine holds all, and its ranks a share each ("node").
+        tensor: how many ranks read the same rows and share the products of every layer.
+        offload: whether shares of weights and the optimiser's memory lie in the memory of the
+            processor; needs `shard`.
+        gather: the type in which sharded weights are gathered; "auto" is that of products.
+        reduce: the type in which gradients are summed.
+        timeout_seconds: how long a rank waits for the others before it gives up.
     """
 
     shard: Literal["none", "full", "node"] = "none"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal, assert_never
 
-from pellucid.config.checks import AtLeast, Checked, Count, Positive, check_turns, positive
+from pellucid.config.checks import AtLeast, Checked, Count, Positive, check_turns
 from pellucid.config.norms import LayerNorm, RMSNorm
+from pellucid.config.rotary_scaling import RotaryScaling
 from pellucid.errors import ConfigError
 
 
@@ -19,8 +20,10 @@ class NoPositions:
 class Learned(Checked):
     """One trained vector per position, added to the token embedding.
 
-    The first token has row `offset` of the table, which has context_length + offset rows: 2 in OPT
-    and BART, the padding id + 1 in RoBERTa.
+    The table has context_length + offset rows.
+
+    Attributes:
+        offset: the row of the first token: 2 in OPT and BART, the padding id + 1 in RoBERTa.
     """
 
     offset: Annotated[int, AtLeast(0)] = 0
@@ -30,9 +33,13 @@ class Learned(Checked):
 class Sinusoidal(Checked):
     """Fixed sines and cosines of the position, added to the token embedding.
 
-    "interleaved" puts each cosine next to its sine, "half_split" all sines before all cosines. The
-    first token has position `offset`. `down_to_base`: the slowest frequency is 1 / base itself, as
-    in tensor2tensor and fairseq.
+    Attributes:
+        base: the base of the frequencies, 10000 in the paper.
+        pairing: where the cosine of a sine is: next to it ("interleaved"), or after all sines
+            ("half_split").
+        offset: the position of the first token.
+        down_to_base: whether the slowest frequency is 1 / base itself, as in tensor2tensor and
+            fairseq.
     """
 
     base: Positive
@@ -43,7 +50,12 @@ class Sinusoidal(Checked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShawRelative(Checked):
-    """A trained vector per distance to `max_distance`, added to keys, and if `values` to values."""
+    """A trained vector per distance, added to the keys.
+
+    Attributes:
+        max_distance: the largest distance with a vector of its own.
+        values: whether a vector is added to the values too.
+    """
 
     max_distance: Count
     values: bool
@@ -53,9 +65,13 @@ class ShawRelative(Checked):
 class BucketedBias(Checked):
     """A trained number per head and bucket of distances, added to the scores, as in T5.
 
-    Half of the buckets hold one distance each, the others grow with the logarithm up to
-    `max_distance`. An encoder uses half of them for each direction. The layers share the numbers;
-    with `per_layer` each has its own, as in umT5.
+    Half of the buckets hold one distance each, the others grow with the logarithm. An encoder uses
+    half of them for each direction.
+
+    Attributes:
+        n_buckets: how many buckets; even.
+        max_distance: from which distance all share the last bucket: more than half of `n_buckets`.
+        per_layer: whether each layer has a table of its own, as in umT5, or all share one.
     """
 
     n_buckets: Annotated[int, AtLeast(4)]
@@ -76,14 +92,21 @@ class BucketedBias(Checked):
 class Disentangled(Checked):
     """Content meets distance in the scores, as in DeBERTa: each distance has a vector.
 
-    The vectors are as wide as the model, the same in all layers, and normalised by `norm`.
-    `content_to_position`: queries meet the distances' keys; `position_to_content`: keys meet the
-    distances' queries. The layers' own projections of content make these, or with
-    `own_projections` matrices of their own. There are `n_buckets` vectors, half for each direction,
-    and longer distances share the last; with `max_distance` half of them hold one distance each,
-    and the others grow with the logarithm.
+    The vectors are as wide as the model and the same in all layers. The vector's key meets the
+    query, and its query the key. The scores have up to three terms: set `attention.scale` to 1 /
+    sqrt(d_head x terms).
 
-    The scores have up to three terms: set `attention.scale` to 1 / sqrt(d_head x terms).
+    Attributes:
+        n_buckets: how many vectors, half for each direction; even. Longer distances share the last.
+        max_distance: with it, half of the vectors hold one distance each, and the others grow with
+            the logarithm up to it: more than a quarter of `n_buckets` + 1. Absent, each distance
+            has a vector of its own.
+        content_to_position: whether the queries of tokens meet the keys of distances.
+        position_to_content: whether the keys of tokens meet the queries of distances; at least one
+            of the two.
+        own_projections: whether each layer has matrices for the vectors of distances, or uses those
+            of the tokens.
+        norm: of the vectors of distances.
     """
 
     n_buckets: Annotated[int, AtLeast(2)]
@@ -118,111 +141,16 @@ class Disentangled(Checked):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LinearScaling(Checked):
-    """Positions divided by `factor`: position interpolation."""
-
-    factor: Positive
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NTKScaling(Checked):
-    """A larger base, so that the slowest angle is divided by `factor` and the fastest stays."""
-
-    factor: Positive
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class YaRN(Checked):
-    """Slow angles divided by `factor`, fast ones kept, a ramp between them.
-
-    `beta_fast` and `beta_slow` are turns within `original_context_length` at which the ramp
-    starts and ends. cos and sin are multiplied by `attention_factor`.
-    """
-
-    factor: Positive
-    original_context_length: Count
-    beta_fast: float
-    beta_slow: Positive
-    attention_factor: Positive
-    #: whether the ends of the ramp are rounded to whole features
-    truncated: bool = True
-
-    def _check(self) -> None:
-        if self.beta_fast <= self.beta_slow:
-            raise ConfigError(
-                f"beta_fast must be greater than beta_slow, was {self.beta_fast} and "
-                f"{self.beta_slow}"
-            )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Llama3Scaling(Checked):
-    """As YaRN, the ramp given by wave lengths as shares of `original_context_length`."""
-
-    factor: Positive
-    low_frequency_factor: Positive
-    high_frequency_factor: float
-    original_context_length: Count
-
-    def _check(self) -> None:
-        if self.high_frequency_factor <= self.low_frequency_factor:
-            raise ConfigError(
-                "high_frequency_factor must be greater than low_frequency_factor, was "
-                f"{self.high_frequency_factor} and {self.low_frequency_factor}"
-            )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DynamicNTK(Checked):
-    """`NTKScaling` of texts longer than `original_context_length`, and none of others.
-
-    A text of n tokens has the factor `factor` n / original_context_length - (`factor` - 1), so
-    every angle depends on the length of the text so far.
-    """
-
-    factor: Annotated[float, AtLeast(1)]
-    original_context_length: Count
-
-
-def _positive_factors(name: str, values: tuple[float, ...]) -> None:
-    for value in values:
-        positive(name, value)
-
-
-_Factors = Annotated[tuple[float, ...], _positive_factors]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LongRoPE(Checked):
-    """Each angle divided by a factor of its own; a text that is long has other factors.
-
-    `short`: for texts of up to `original_context_length` tokens. `long`: for every token of a
-    longer text. cos and sin are multiplied by `attention_factor`.
-    """
-
-    short: _Factors
-    long: _Factors
-    original_context_length: Count
-    attention_factor: Positive
-
-    def _check(self) -> None:
-        if len(self.short) != len(self.long):
-            raise ConfigError(
-                f"short and long must have as many factors, was {len(self.short)} and "
-                f"{len(self.long)}: one for each pair of rotated features"
-            )
-
-
-#: How rotary positions are stretched to longer texts.
-RotaryScaling = LinearScaling | NTKScaling | YaRN | Llama3Scaling | DynamicNTK | LongRoPE
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Rotary(Checked):
     """Queries and keys rotated by an angle that grows with the position.
 
-    "half_split" pairs feature i with i + n / 2, "interleaved" with its neighbour. The first
-    `n_features` of each head are rotated (default: all).
+    Attributes:
+        base: the base of the frequencies, 10000 in the paper.
+        pairing: which features are a pair: i and i + n / 2 ("half_split"), or neighbours
+            ("interleaved").
+        n_features: how many features of each head rotate, from the first; even. Absent, all, and
+            then `d_head` must be even.
+        scaling: how angles change for texts longer than in training.
     """
 
     base: Positive
@@ -242,9 +170,12 @@ class Rotary(Checked):
 class ALiBi(Checked):
     """A penalty that grows with the distance, added to the scores; each head has its slope.
 
-    The smallest slope of a power of two of heads is 2^-max_exponent. `scaled`: the penalty is
-    multiplied by the factor of the scores, too. `rounded`: slopes, and their products with the
-    keys' positions, are bfloat16, as in Falcon; beyond 256 tokens that is not the same penalty.
+    Attributes:
+        max_exponent: the smallest slope of a power of two of heads is 2 to minus this power (MPT's
+            `alibi_bias_max`).
+        scaled: whether the factor of the scores multiplies the penalty too, as in Falcon.
+        rounded: whether slopes, and their products with the keys' positions, are rounded to
+            bfloat16, as in Falcon; beyond 256 tokens that is not the same penalty.
     """
 
     max_exponent: Positive = 8.0
@@ -262,8 +193,11 @@ OnePositions = (
 class AlternatingPositions(Checked):
     """The layers have these schemes in turn: for example two bases, or rotation in some layers.
 
-    With `first`, the first layers have those, one each, and the turns begin after them. Schemes
-    that change the embedding act before all layers, so they cannot take turns.
+    `Learned`, `Sinusoidal` and `Disentangled` cannot take turns.
+
+    Attributes:
+        layers: the schemes that take turns.
+        first: the schemes of the first layers, one each; the turns begin after them.
     """
 
     layers: tuple[OnePositions, ...]

@@ -12,10 +12,11 @@ from pellucid.config.model import Transformer
 from pellucid.config.objective_requirements import check_cut, check_growth, check_needs
 from pellucid.config.objectives import ElasticNet, Objective
 from pellucid.config.old_names import with_new_kinds
+from pellucid.config.optimisers import Optimiser
 from pellucid.config.parallel import Parallelism
 from pellucid.config.text import Text
 from pellucid.config.trained import Trained
-from pellucid.config.training import Optimiser, Schedule, Training
+from pellucid.config.training import Schedule, Training
 from pellucid.errors import ConfigError
 from pellucid.version import FORMAT, READABLE
 
@@ -26,10 +27,21 @@ _REPLICATED = Parallelism()
 class Run:
     """All choices that decide what a run computes.
 
-    `start` is the run or published model that gives the first weights and the tokenizer; without
-    it `initialisation` draws the weights. `trained` says which weights to train, if not all.
-    `penalties` are added to the objective. `parallel` says where the numbers lie if many processes
-    train the run.
+    Attributes:
+        seed: from 0 to 2^63 - 1: it decides the first weights, the order of the text and the
+            dropout.
+        text: the source of the text.
+        model: the architecture.
+        objective: the loss.
+        optimiser: how updates change the weights.
+        schedule: how the learning rate changes.
+        training: how long, how large, how often.
+        start: the run or Hugging Face directory whose weights and tokenizer the run starts from, as
+            with `--from`. A new head keeps its random weights; the rest of the model is the same.
+            The run's folder keeps a copy. Without it all weights are random.
+        trained: the weights to train; without it all.
+        penalties: terms of the loss for weights that are not 0.
+        parallel: where the numbers lie if many processes train.
     """
 
     seed: int
@@ -74,15 +86,31 @@ Orthogonal = Literal["float32", "bfloat16", "fused float32", "fused bfloat16"]
 class Plan(Checked):
     """Values that a resumed run reuses, and facts about the machine that it must find again.
 
-    `attention` is the kernel that pellucid measured to be faster in training: "products" of
-    matrices or torch's "fused" one. `native` says whether the C code ran. `orthogonal` is how
-    Muon orthogonalises. Plans written before these keys existed get their defaults.
-    `growth_steps` is the length over which a batch grows if you changed the length of the run
-    (default: `total_steps`). `ranks` processes train together; they cut each batch into `parts`
-    equal parts (default: `training.accumulation`). With the `seeding` "by_part", each part but the
-    first has random numbers of its own, on one rank too; with "by_update" the parts share one
-    stream, as in 0.1. A run by minutes is `replanned` while it trains, by `replans.jsonl`; one of
-    0.1 has `total_steps`.
+    Plans written before a key existed get its default.
+
+    Attributes:
+        total_steps: the number of updates that the budget allows.
+        threads: threads of torch on the CPU.
+        device: the device.
+        precision: the type of matrix products.
+        compile: whether blocks are compiled.
+        device_name: the GPU's name, or the processor's vector instructions and its model.
+        torch_version: the version of torch.
+        attention: the kernel of attention that pellucid measured to be faster in training: torch's
+            own, "fused", or "products" of matrices.
+        native: whether the C code runs.
+        orthogonal: how Muon orthogonalises: in bfloat16 if the device multiplies it natively, else
+            in float32. The fused ones compute a polynomial in one operation, in half of the time
+            and closer. Older runs keep the others.
+        growth_steps: the number of updates for `training.growth`, if `--steps` changed
+            `total_steps`.
+        ranks: the number of processes that train together.
+        parts: the number of equal parts of each batch, if the ranks need more than
+            `training.accumulation`.
+        seeding: "by_part": each part of a batch but the first has random numbers of its own, on one
+            rank too. "by_update": the parts share one stream, as in runs of 0.1.
+        replanned: whether the run is by minutes, and `replans.jsonl` changes its length; false in
+            runs of 0.1.
     """
 
     total_steps: Count

@@ -26,7 +26,6 @@ from pellucid.config.positions import (
     BucketedBias,
     Disentangled,
     Learned,
-    LongRoPE,
     NoPositions,
     OnePositions,
     Positions,
@@ -35,6 +34,7 @@ from pellucid.config.positions import (
     Sinusoidal,
     adds_to_scores,
 )
+from pellucid.config.rotary_scaling import LongRoPE
 from pellucid.errors import ConfigError
 
 
@@ -42,15 +42,26 @@ from pellucid.errors import ConfigError
 class Stack(Checked):
     """`n_layers` blocks of attention and feed-forward.
 
-    `attention`, `feed_forward` and `positions` can each change from layer to layer: `layers` has
-    the parts of every layer.
-
-    Optional parts: `input_norm` before the first block; `cross_attention`, by which a decoder reads
-    the states of an encoder; `reparametrisation` of every linear layer; `shared_layers`, if several
-    layers use the same weights; `embedding_dropout` on the embedded tokens (default: `dropout`).
-    Without `first_attention_norm` the attention of the first block reads its input as it is, as in
-    ModernBERT, where the input norm is just before it. `embedding_positions` are added to the
-    embedding if `positions` act within the layers, as in MPNet.
+    Attributes:
+        n_layers: how many blocks.
+        positions: how the model learns the position of a token.
+        attention: how tokens gather from each other.
+        feed_forward: the layer that transforms each token alone.
+        norm: the norm of features.
+        residual: the residual path of a layer and the place of its norm.
+        final_norm: whether another norm follows the last block.
+        dropout: on the embedded tokens, and on the output of each attention and feed-forward.
+        input_norm: a norm of the embedded tokens before the first block, as in BERT.
+        cross_attention: attention by which a decoder reads the states of the encoder, between
+            attention and feed-forward. It has no `qk_norm`, `window`, `clip`, `output_gate` or
+            `scale_by_layer`.
+        reparametrisation: another form of the matrices of linear layers.
+        shared_layers: layers that use the same weights.
+        first_attention_norm: whether the attention of the first block has its norm. Only `PreNorm`
+            can do without, as in ModernBERT, where `input_norm` is just before it.
+        embedding_dropout: the dropout on the embedded tokens; absent, `dropout`.
+        embedding_positions: positions that are added to the embedding although `positions` act
+            within the layers, as in MPNet.
     """
 
     n_layers: Count
@@ -231,12 +242,6 @@ def _check_scheme(scheme: OnePositions, layers: Iterable[Layer]) -> None:
                 "or NoPositions"
             )
         reason = "it adds the same table of vectors in every layer"
-        if any(isinstance(attention, LatentAttention) for attention in attentions):
-            raise ConfigError(
-                "positions must not be ShawRelative with LatentAttention, whose keys are made from "
-                "latents when they are read; take Rotary, ALiBi, BucketedBias, Learned, Sinusoidal "
-                "or NoPositions"
-            )
         _check_equal(name, "d_head", {a.d_head for a in attentions}, reason)
         if scheme.values:
             _check_values({value_width(attention) for attention in attentions})

@@ -15,14 +15,17 @@ _SMALLEST_SHARE = 512
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandardLibrary:
-    """The docstrings of Python's standard library: real English on every machine."""
+    """The documentation in the sources of Python's standard library, and the topics of `help()`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Files(Checked):
     """Text files and tables, folders of them, patterns, or "-" for standard input.
 
-    `field` names the text column of a table: JSON Lines, JSON, CSV, TSV and Parquet.
+    Attributes:
+        paths: files, folders, patterns such as `data/**/*.jsonl`; "-" is standard input.
+        field: the column with the text of a row. Tables need it, and pellucid refuses it if there
+            is no table.
     """
 
     paths: Paths
@@ -31,7 +34,13 @@ class Files(Checked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source(Checked):
-    """One of several sources of text: as `Files`, with its weight."""
+    """One of several sources of text: as `Files`, with its weight.
+
+    Attributes:
+        paths: as in `Files`, but not "-".
+        weight: how many rows, beside the weights of the others: at least one row in 512.
+        field: the column with the text of a row, as in `Files`.
+    """
 
     paths: Paths
     weight: Positive
@@ -42,8 +51,12 @@ class Source(Checked):
 class Mixture(Checked):
     """Several sources, mixed by weight: one of weight 3 fills three times the rows of one of 1.
 
-    The shares hold in every thousand rows. A source that is small for its weight comes again sooner
-    than the others. The held-out text is not mixed: it is a share of all documents.
+    The shares hold in every 1,024 rows, whatever the sizes of the sources. A source that is small
+    for its weight comes again sooner than the others. The held-out text is not mixed: it is a share
+    of all documents.
+
+    Attributes:
+        sources: at least two.
     """
 
     sources: tuple[Source, ...]
@@ -78,8 +91,11 @@ Documents = StandardLibrary | Files | Mixture
 class Prepared(Checked):
     """Encoded text with its tokenizer: a folder that `pellucid data prepare` made, or its URL.
 
-    From a URL such as `s3://bucket/folder` a run fetches shards as it needs them. The tokenizer
-    has to be a `FromFile` with the same path, or an equal one.
+    From a URL such as `s3://bucket/folder` a run fetches shards as it needs them. The tokenizer has
+    to be a `FromFile` with the same path, or an equal one.
+
+    Attributes:
+        path: the folder, or its URL.
     """
 
     path: str
@@ -96,42 +112,60 @@ Corpus = Documents | Prepared | Rows
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bytes:
-    """One token per UTF-8 byte."""
+    """One token per UTF-8 byte: 256, and 2 for begin and end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Characters:
-    """One token per character that occurs in the training text."""
+    """One token per character of the training text, and 3: begin, end, unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BytePairs(Checked):
-    """Byte-level BPE: the most frequent pairs of bytes merged until `vocab_size` is reached."""
+    """Byte-level BPE: the most frequent pairs of bytes merged until `vocab_size` is reached.
 
-    #: at least 256 bytes and the two tokens that begin and end a text
+    No text is unknown.
+
+    Attributes:
+        vocab_size: the most tokens; 256 are bytes, and two begin and end a text.
+    """
+
     vocab_size: Annotated[int, AtLeast(258)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Words(Checked):
-    """The most frequent words, each with the blank before it; any other is unknown."""
+    """The most frequent words, each with the blank before it; any other is unknown.
 
-    #: at least begin, end, unknown, and one word
+    Attributes:
+        vocab_size: the most tokens, with begin, end, unknown, and at least one word.
+    """
+
     vocab_size: Annotated[int, AtLeast(4)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WordPiece(Checked):
-    """BERT's WordPiece: words cut into the longest pieces known; white space is not kept."""
+    """BERT's WordPiece: words cut into the longest pieces known; white space is not kept.
 
-    #: at least begin, end, unknown, and a letter at the start of a word and inside one
+    Attributes:
+        vocab_size: the most tokens, with begin, end, unknown, and a letter at the start of a word
+            and inside one.
+        lowercase: whether capitals and accents are lost too.
+    """
+
     vocab_size: Annotated[int, AtLeast(5)]
     lowercase: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FromFile:
-    """An existing tokenizer: tokenizer.json, GPT-2's two files, or BERT's vocab.txt."""
+    """An existing tokenizer: tokenizer.json, GPT-2's two files, BERT's vocab.txt, or SentencePiece.
+
+    Attributes:
+        path: the file, or the folder that holds it. A run keeps its own copy and does not need it
+            again.
+    """
 
     path: str
 
@@ -146,9 +180,15 @@ Tokenizer = Bytes | Characters | BytePairs | Words | WordPiece | FromFile
 class Text(Checked):
     """A corpus, its tokenizer, and the share of its bytes kept out of training.
 
-    `drop_duplicates` keeps only the first of documents with exactly the same text. Rows with the
-    same prompt, source or text always go to the same side. `special` names tokens that the
-    tokenizer must have: a "mask" for hidden tokens, "sentinels" for corrupted spans.
+    Attributes:
+        corpus: the documents or the rows.
+        tokenizer: how to cut them into tokens.
+        held_out: the share of all bytes that the run does not train on, but evaluates on: more than
+            0, at most 0.5. Rows with the same prompt, source or text always go to the same side.
+        drop_duplicates: whether to use only the first of documents with exactly the same text.
+            pellucid counts them in both cases.
+        special: special tokens of a trained tokenizer: a mask for hidden tokens, which `MLM` needs,
+            and a hundred sentinels for missing spans, which `SpanCorruption` needs.
     """
 
     corpus: Corpus

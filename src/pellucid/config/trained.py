@@ -11,9 +11,13 @@ from pellucid.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastLayers(Checked):
-    """The last `count` blocks, the final norm and the head are trained; the rest is frozen.
+    """The last blocks, the final norm and the head are trained; the rest is frozen.
 
-    A head that is tied to the embedding stays frozen with it.
+    The blocks are those of the top stack: the decoder if the model has one. The head comes with its
+    transform, bias and pooler. A head that is tied to the embedding stays frozen with it.
+
+    Attributes:
+        count: how many blocks.
     """
 
     count: Annotated[int, AtLeast(0)]
@@ -23,9 +27,15 @@ class LastLayers(Checked):
 class LoRA(Checked):
     """W + (alpha / rank) up @ down: W stays fixed, and each layer learns two thin matrices.
 
-    `targets` are names of linear layers or patterns such as "query" or "decoder.blocks.3.*"; a name
-    without a dot matches the end of a path. `dropout` applies to the input of `down`. New weights,
-    such as a classification head, are trained whole.
+    New weights, such as a classification head, are trained whole.
+
+    Attributes:
+        rank: `down` has the shape (rank, inputs), `up` the shape (outputs, rank).
+        alpha: the update is scaled by `alpha` / `rank`.
+        dropout: on the input of `down`.
+        targets: names and patterns of linear layers, at least one: `query` is every layer whose
+            path ends so, `*` every linear layer, `decoder.blocks.3.*` (with a dot) matches the
+            whole path.
     """
 
     rank: Count

@@ -1,4 +1,4 @@
-"""The optimiser, the schedule, the length of the training and its loop."""
+"""The schedule, the length of the training and its loop."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pellucid.config.checks import (
-    Betas,
     Checked,
     Count,
     Fraction,
-    NotNegative,
     Positive,
     PositiveFraction,
 )
@@ -18,52 +16,13 @@ from pellucid.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdamW(Checked):
-    """Adam with decoupled weight decay."""
-
-    learning_rate: Positive
-    betas: Betas
-    eps: Positive
-    weight_decay: NotNegative
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Adam(Checked):
-    """Adam with coupled L2: the penalty passes through the adaptive denominator."""
-
-    learning_rate: Positive
-    betas: Betas
-    eps: Positive
-    l2: NotNegative
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SGD(Checked):
-    """Gradient descent with momentum and L2."""
-
-    learning_rate: Positive
-    momentum: Fraction
-    l2: NotNegative
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Muon(Checked):
-    """Orthogonalised momentum for the hidden matrices, AdamW for everything else."""
-
-    learning_rate: Positive
-    momentum: Fraction
-    weight_decay: NotNegative
-    newton_schulz_steps: Count
-    rest: AdamW
-
-
-#: How gradients become updates.
-Optimiser = AdamW | Adam | SGD | Muon
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Cosine(Checked):
-    """Linear warm-up over the share `warm_up` of all steps, then half a cosine down to `final`."""
+    """Linear warm-up, then half a cosine from 1 down to `final`.
+
+    Attributes:
+        warm_up: the share of all steps in which the rate grows.
+        final: the share of the peak at the end.
+    """
 
     warm_up: Fraction
     final: Fraction
@@ -71,7 +30,12 @@ class Cosine(Checked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Linear(Checked):
-    """Linear warm-up, then a straight line down to `final`."""
+    """Linear warm-up, then a straight line from 1 down to `final`.
+
+    Attributes:
+        warm_up: the share of all steps in which the rate grows.
+        final: the share of the peak at the end.
+    """
 
     warm_up: Fraction
     final: Fraction
@@ -79,14 +43,24 @@ class Linear(Checked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constant(Checked):
-    """Linear warm-up, then no change."""
+    """Linear warm-up, then no change.
+
+    Attributes:
+        warm_up: the share of all steps in which the rate grows.
+    """
 
     warm_up: Fraction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmUpStableDecay(Checked):
-    """Linear warm-up, a plateau, then a straight line to `final` over the last share `decay`."""
+    """Linear warm-up, then 1, then a straight line to `final` over the last `decay`.
+
+    Attributes:
+        warm_up: the share of all steps in which the rate grows.
+        decay: the share of all steps in which it falls: more than 0, at most 1 - `warm_up`.
+        final: the share of the peak at the end.
+    """
 
     warm_up: Fraction
     decay: float
@@ -106,14 +80,22 @@ Schedule = Cosine | Linear | Constant | WarmUpStableDecay
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steps(Checked):
-    """Train for this many updates."""
+    """Train for this many updates.
+
+    Attributes:
+        count: the number of updates.
+    """
 
     count: Count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tokens(Checked):
-    """Train until the model has predicted at least this many tokens."""
+    """Train until the model has seen at least this many tokens.
+
+    Attributes:
+        count: the number of tokens.
+    """
 
     count: Count
 
@@ -122,7 +104,10 @@ class Tokens(Checked):
 class Minutes(Checked):
     """Train for this long: from the first evaluation to the last checkpoint.
 
-    pellucid plans the number of updates, and plans again while it trains: see docs/run-folder.md.
+    pellucid plans the number of updates, and plans again while it trains.
+
+    Attributes:
+        count: the number of minutes.
     """
 
     count: Positive
@@ -130,7 +115,11 @@ class Minutes(Checked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Epochs(Checked):
-    """Go this many times through the training data."""
+    """Go this many times through the training data.
+
+    Attributes:
+        count: the number of times; half an epoch is 0.5.
+    """
 
     count: Positive
 
@@ -141,9 +130,13 @@ Budget = Steps | Tokens | Minutes | Epochs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrowingBatch(Checked):
-    """Begin with batches of `first` sequences, and double them until they are `batch_size`.
+    """Begin with batches of `first` rows, and double them until they are `batch_size`.
 
-    They double at equal intervals over the share `until` of all updates.
+    A budget of tokens then takes more updates.
+
+    Attributes:
+        first: the size at the start: a half, a quarter, ... of the full one.
+        until: the share of all updates over which the size doubles, at equal intervals.
     """
 
     first: Count
@@ -154,8 +147,11 @@ class GrowingBatch(Checked):
 class GrowingLength(Checked):
     """Begin with rows of `first` tokens, and double them until they have the full length.
 
-    They double at equal intervals over the share `until` of all updates. Each update sees as many
-    tokens as without growth.
+    Each update sees as many tokens as without growth. `SpanCorruption` cannot have it.
+
+    Attributes:
+        first: the size at the start: a half, a quarter, ... of the full one.
+        until: the share of all updates over which the size doubles, at equal intervals.
     """
 
     first: Count
@@ -170,17 +166,33 @@ Growth = GrowingBatch | GrowingLength
 class Training(Checked):
     """The loop: how long, how large a batch, in which precision, and how often it reports.
 
-    `batch_size` counts sequences per update; `accumulation` cuts them into equal parts to save
-    memory. `clip_norm` limits the norm of the gradient (default: no clipping). Intervals are in
-    steps. `keep_checkpoints` says how many of the newest checkpoints stay, besides the best one.
-    `sentence` is the fixed prompt that the model continues as it learns; if it is empty, the run
-    takes one from the held-out text. With `documents_apart` no token sees another document of its
-    row, and positions count from the beginning of each. Without it a row is text end to end.
-    `growth` makes the batch or the rows grow during the training. `recompute` is what the backward
-    pass computes again to save memory: nothing, all but products of matrices and attention, or
-    every block from its input. It changes no number. With `patience` the run ends early: after so
-    many evaluations in a row without a new best held-out loss. With `ema_decay` the run keeps a
-    moving average of its weights, and evaluates, samples, saves and exports that.
+    Attributes:
+        budget: the length of the training.
+        batch_size: sequences per update, each of `context_length` tokens.
+        accumulation: the number of equal parts of a batch, to save memory; `batch_size` must be a
+            multiple of it.
+        clip_norm: the largest norm of the whole gradient; absent, no clipping.
+        device: "auto", or a name that torch knows: "cpu", "cuda", "cuda:1".
+        precision: of the matrix products.
+        compile: whether blocks are compiled.
+        log_every: steps between reports.
+        evaluate_every: steps between evaluations on held-out text.
+        evaluate_tokens: the most held-out tokens of an evaluation: of a text from its start, of
+            rows from all over, because rows are often sorted.
+        checkpoint_every: steps between checkpoints.
+        keep_checkpoints: how many of the newest checkpoints stay, besides the best one.
+        sentence: the fixed prompt that the model continues as it learns. If it is empty, the run
+            takes one from the held-out text and writes it into its `config.toml`.
+        documents_apart: whether no token sees another document of its row, and positions count from
+            the beginning of each. Without it a row is text end to end.
+        growth: a batch or rows that begin small and grow; absent, every update has the same size.
+        recompute: what the backward pass computes again, to save memory: nothing; all but products
+            of matrices and attention ("selective"); or each block from its input ("full"). The
+            numbers stay the same.
+        patience: the run ends early after so many evaluations in a row without a new best held-out
+            loss; absent, it has its whole length.
+        ema_decay: the share of a moving average of the weights that an update leaves; absent, there
+            is no average.
     """
 
     budget: Budget
