@@ -309,3 +309,8 @@ def test_a_chosen_prompt_is_read_though_there_are_messages_too() -> None:
     (given,) = rows({"sum": "1+1?", "messages": [{"role": "user", "content": "Hi"}]})
     columns = assemble_columns(config.Prompts(paths=PATHS, prompt="sum"), given)
     assert columns.choices == ["prompt: sum"]
+
+
+def test_a_row_whose_prompt_is_empty_is_dropped_with_its_reason() -> None:
+    _, census, _ = examples_of(PROMPTS, rows({"prompt": "Hi"}, {"prompt": []}))
+    assert census.dropped == {"it has no prompt": 1}

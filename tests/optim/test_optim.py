@@ -121,6 +121,22 @@ def test_fused_newton_schulz_is_the_equation_and_errs_less(shape: tuple[int, int
     assert errors[0] < errors[1]
 
 
+@pytest.mark.parametrize("shape", [(6, 4), (4, 6)])
+def test_fused_newton_schulz_multiplies_along_the_longer_side(
+    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int]
+) -> None:
+    sizes: list[torch.Size] = []
+    compute = torch.baddbmm
+
+    def record(added: torch.Tensor, *factors: torch.Tensor, **weights: float) -> torch.Tensor:
+        sizes.append(added.shape)
+        return compute(added, *factors, **weights)
+
+    monkeypatch.setattr(torch, "baddbmm", record)
+    fused_newton_schulz(torch.randn(9, *shape), steps=1)
+    assert sizes == [(9, 4, 4), (9, 4, 6)]
+
+
 def test_muon_remembers_earlier_gradients_by_its_momentum() -> None:
     named = parameters()
     optimiser = assemble_optimiser(MUON, named.items())

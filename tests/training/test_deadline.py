@@ -16,6 +16,7 @@ from pellucid import config
 from pellucid.batches import Batch
 from pellucid.errors import ConfigError
 from pellucid.training import (
+    Clock,
     Event,
     Finished,
     HeldOut,
@@ -299,3 +300,9 @@ def test_an_impossible_length_is_refused() -> None:
     later = Replan(step=5, total_steps=9, progress=0.5, seconds=0.0)
     with pytest.raises(ConfigError, match="step 4 comes after step 5"):
         Timetable([later, replace(later, step=4)])
+
+
+@pytest.mark.parametrize("seconds", [-1.0, math.inf, math.nan])
+def test_a_clock_that_cannot_be_is_refused(seconds: float) -> None:
+    with pytest.raises(ConfigError, match="evaluation: expected seconds, at least 0"):
+        Clock(evaluation=seconds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -69,3 +70,16 @@ def test_memory_is_that_of_the_process_in_bytes() -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     unit = 1 if sys.platform == "darwin" else 1024
     assert make_stepper(Drawing())[0].memory_in_use() == pytest.approx(peak * unit, rel=0.1)
+
+
+def test_one_process_keeps_its_state_whole_however_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pellucid.training.stepper.GATHERED_BYTES", 0)
+    stepper, _ = make_stepper(Drawing())
+    assert stepper.state().places is None
+
+
+def test_patience_ends_at_its_number_of_evaluations() -> None:
+    job = job_of(small(n_layers=1), steps=4)
+    assert not job.has_lost_patience(100)
+    job = replace(job, settings=replace(job.settings, patience=2, evaluate_every=1))
+    assert [job.has_lost_patience(n) for n in (1, 2, 3)] == [False, True, True]
