@@ -13,6 +13,7 @@ from support.watched import run_job
 #: Each once: most sizes of a family have the same small twin.
 FAMILIES = (
     "nano",
+    "nano-docs",
     "small",
     "nano-encoder",
     "nano-pair",
