@@ -95,6 +95,7 @@ class Server(uvicorn.Server):
         config = uvicorn.Config(
             app,
             http=Bounded,
+            loop="asyncio",  # uvloop, if it is installed, rounds the times that are compared here
             ws="none",
             lifespan="off",
             log_level="error",
