@@ -45,7 +45,7 @@ PEERS, OURS = "benchmarks.generate_peers", "benchmarks.generate_pellucid"
 FROM_C = "llama.cpp from C"
 #: Bytes of a weight, the scales of blocks among them.
 BYTES = {"float32": 4.0, "bfloat16": 2.0, "int8": 1 + 4 / 256, "q8_0": 34 / 32, "q4_0": 18 / 32}
-BYTES["int4"] = BYTES["q4_0"]
+BYTES |= {"int4": BYTES["q4_0"]}
 #: Our type of as many bits as llama.cpp's.
 SAME_BITS = {"q8_0": "int8", "q4_0": "int4"}
 
@@ -121,10 +121,8 @@ def contestants(
         say("llama.cpp is left out: gguf, which writes its files, is not installed")
     else:
         program = str(built(place, Path(folder)))
-        home = str(place.library.parent)
         for precision in ("float32", "bfloat16", *SAME_BITS):
-            peer = {"shape": as_json(shape), "precision": precision}
-            peer |= {"program": program, "home": home}
+            peer = {"shape": as_json(shape), "precision": precision, "program": program}
             enter(FROM_C, f"{PEERS}:llama_cpp", precision, **peer)
     for precision in ("float32", "bfloat16", *(SAME_BITS.values() if on_cpu else [])):
         own = {"weights": precision, "device": arguments.device}

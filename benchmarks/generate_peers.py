@@ -117,20 +117,14 @@ def x_transformers(
 
 
 def llama_cpp(
-    *,
-    folder: str,
-    prompt: list[int],
-    shape: dict[str, Any],
-    precision: str,
-    program: str,
-    home: str,
+    *, folder: str, prompt: list[int], shape: dict[str, Any], precision: str, program: str
 ) -> Writes:
     """Its C API in a loop of C, from a GGUF of the weights; greedy."""
     given = Shape(**shape)
     file = Path(folder) / f"{precision}.gguf"
     write_gguf(given, read(folder), file, precision)
     threads = int(os.environ["OMP_NUM_THREADS"])
-    return Writes(llama_loop.writer(Path(program), Path(home), file, given.length, threads), prompt)
+    return Writes(llama_loop.writer(Path(program), file, given.length, threads), prompt)
 
 
 #: From GGUF's names of a block's parts to Hugging Face's.
@@ -149,8 +143,8 @@ def write_gguf(shape: Shape, weights: dict[str, torch.Tensor], file: Path, preci
     import gguf  # pyright: ignore[reportMissingImports]
 
     kinds = gguf.GGMLQuantizationType
-    by_name = {"float32": kinds.F32, "bfloat16": kinds.BF16}
-    kind = (by_name | {"q8_0": kinds.Q8_0, "q4_0": kinds.Q4_0})[precision]
+    names = {"float32": "F32", "bfloat16": "BF16"}
+    kind = kinds[names.get(precision, precision.upper())]
     out = gguf.GGUFWriter(file, "gpt2")
     out.add_context_length(shape.length)
     out.add_embedding_length(shape.width)

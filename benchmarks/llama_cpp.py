@@ -64,6 +64,7 @@ def built(place: Place, folder: Path) -> Path:
     out, home = folder / "llama_loop.so", place.library.parent
     command = [compiler, "-O2", "-shared", "-fPIC", "-o", str(out), str(SOURCE)]
     command += [f"-I{headers}" for headers in place.headers]
+    command += [f'-DLIBRARY_HOME="{home}"']
     command += [f"-L{home}", "-lllama", "-lggml", f"-Wl,-rpath,{home}", f"-Wl,-rpath-link,{home}"]
     made = subprocess.run(command, capture_output=True, text=True, check=False)
     if made.returncode:
@@ -72,7 +73,7 @@ def built(place: Place, folder: Path) -> Path:
 
 
 def writer(
-    program: Path, home: Path, file: Path, length: int, threads: int
+    program: Path, file: Path, length: int, threads: int
 ) -> Callable[[Sequence[int], int], list[int]]:
     """What writes so many tokens after a prompt, the loop in C.
 
@@ -80,12 +81,11 @@ def writer(
         SystemExit: llama.cpp cannot read the file, or stops in the middle.
     """
     loop = ctypes.CDLL(str(program))
-    text = ctypes.c_char_p
-    loop.writer_open.argtypes = [text, text, ctypes.c_int32, ctypes.c_int32]
+    loop.writer_open.argtypes = [ctypes.c_char_p, ctypes.c_int32, ctypes.c_int32]
     loop.writer_open.restype = ctypes.c_void_p
     many = ctypes.POINTER(ctypes.c_int32)
     loop.writer_write.argtypes = [ctypes.c_void_p, many, ctypes.c_int32, ctypes.c_int32, many]
-    opened = loop.writer_open(str(file).encode(), str(home).encode(), length, threads)
+    opened = loop.writer_open(str(file).encode(), length, threads)
     if opened is None:
         raise SystemExit(f"llama.cpp does not read {file}")
 

@@ -20,10 +20,10 @@ static void quiet(enum ggml_log_level level, const char *text, void *data) {
 }
 
 /* A model from a GGUF file, its cache and threads; NULL where it cannot be read. A llama.cpp that
- * was built for many processors finds the code for this one in `home`, the folder of its library. */
-void *writer_open(const char *file, const char *home, int32_t length, int32_t threads) {
+ * was built for many processors finds the code for this one in LIBRARY_HOME, its own folder. */
+void *writer_open(const char *file, int32_t length, int32_t threads) {
   llama_log_set(quiet, NULL);
-  ggml_backend_load_all_from_path(home);
+  ggml_backend_load_all_from_path(LIBRARY_HOME);
   llama_backend_init();
   struct llama_model *model = llama_model_load_from_file(file, llama_model_default_params());
   if (model == NULL) return NULL;

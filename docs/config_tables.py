@@ -90,11 +90,11 @@ def find_anchors(page: str) -> Anchors:
 
 def kinds_table(kinds: list[Kind], anchors: Anchors) -> list[str]:
     """A row for each kind; one with a section of its own has the rest of its docstring there."""
-    own = anchors[frozenset(kinds)]
+    table_anchor = anchors[frozenset(kinds)]
     lines = ["| kind | its keys | meaning |", "|---|---|---|"]
     for kind in kinds:
         paragraphs = description(kind)
-        if anchors[kind] != own:
+        if anchors[kind] != table_anchor:
             lines.append(row(link(kind, anchors), "in its section", paragraphs[0]))
             continue
         keys = ", ".join(f"`{field.name}`" for field in dataclasses.fields(kind)) or "none"

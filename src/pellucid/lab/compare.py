@@ -62,8 +62,8 @@ def compare(
     import_extra("lab", "scipy.stats", *(["optuna"] if tuning else []))
     flat = [word for item in words for word in _as_list(item)]
     experiment = design(flat, seeds=seeds, out=out, tuning=tuning, choices=choices)
-    for other in against:
-        result = other if isinstance(other, Result) else read_result(Path(other))
+    for source in against:
+        result = source if isinstance(source, Result) else read_result(Path(source))
         check_same_corpus(corpus_digest(experiment.variants[0].run.text), result)
     experiment, outcomes = train_all(experiment, workers, notify, force=force)
     return compare_outcomes(experiment, outcomes, measure=measure)

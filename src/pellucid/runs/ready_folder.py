@@ -49,7 +49,8 @@ def ready_folder(
     notify(f"reading the prepared text of {corpus.path}")
     if not is_url(corpus.path):
         home = Path(corpus.path)
-        tokenizer, _ = _open_home(home, text, corpus)
+        manifest, shards = _read_manifest(home, corpus)
+        tokenizer = _open_tokenizer(home, manifest, shards, text, corpus)
         open_prepared(home, verify=True)
         return tokenizer, lambda folder: link_prepared(home, folder)
     store = UrlStore(corpus.path)
@@ -57,11 +58,11 @@ def ready_folder(
         home = Path(temporary)
         content = store.read(TEXT_MANIFEST)
         (home / TEXT_MANIFEST).write_bytes(content)
-        shards = _shards_of(_read_manifest(home, corpus), corpus)
+        manifest, shards = _read_manifest(home, corpus)
         (home / TOKENIZER).write_bytes(store.read(TOKENIZER))
         if shards.settings_sha256 is not None:
             store.fetch(SETTINGS, shards.settings_sha256, home / SETTINGS)
-        tokenizer, manifest = _open_home(home, text, corpus)
+        tokenizer = _open_tokenizer(home, manifest, shards, text, corpus)
     train, held_out = manifest.train, manifest.held_out
     assert isinstance(train, ShardFacts)
     assert isinstance(held_out, ShardFacts)
@@ -82,31 +83,31 @@ def ready_folder(
     return tokenizer, fill
 
 
-def _read_manifest(home: Path, corpus: config.Prepared) -> Manifest:
+def _read_manifest(home: Path, corpus: config.Prepared) -> tuple[Manifest, ShardTable]:
+    """The manifest of a folder, and how its text is cut into shards."""
     try:
-        return read_manifest(home)
+        manifest = read_manifest(home)
     except PellucidError as error:
         raise TextError(
             f"{corpus.path} has no prepared text that this version reads ({error}): make it with "
             f"pellucid data prepare FILES --out {corpus.path}"
         ) from None
-
-
-def _shards_of(manifest: Manifest, corpus: config.Prepared) -> ShardTable:
     if manifest.shards is None or not isinstance(manifest.train, ShardFacts):
         raise TextError(
             f"{corpus.path} has the text of a run, which has no list of shards: make a folder "
             "with pellucid data prepare FILES --out FOLDER"
         )
-    return manifest.shards
+    return manifest, manifest.shards
 
 
-def _open_home(
-    home: Path, text: config.Text, corpus: config.Prepared
-) -> tuple[Tokenizer, Manifest]:
-    """The tokenizer and the manifest of a folder, compared with the config."""
-    manifest = _read_manifest(home, corpus)
-    shards = _shards_of(manifest, corpus)
+def _open_tokenizer(
+    home: Path,
+    manifest: Manifest,
+    shards: ShardTable,
+    text: config.Text,
+    corpus: config.Prepared,
+) -> Tokenizer:
+    """The tokenizer of a folder, which is compared with the config."""
     for name in ("held_out", "drop_duplicates"):
         configured, prepared = getattr(text, name), getattr(shards, name)
         if configured != prepared:
@@ -123,11 +124,11 @@ def _open_home(
             f'encoded already: name its tokenizer, {{kind = "FromFile", path = "{corpus.path}"}}'
         )
     if text.tokenizer.path != corpus.path:
-        own = tokenizer_from(Path(text.tokenizer.path))
-        if own.sha256 != tokenizer.sha256:
+        named = tokenizer_from(Path(text.tokenizer.path))
+        if named.sha256 != tokenizer.sha256:
             raise ConfigError(
                 f"text.tokenizer: {text.tokenizer.path} is not the tokenizer that encoded "
                 f"{corpus.path}: prepare the text with --set "
                 f'\'text.tokenizer={{kind="FromFile",path="{text.tokenizer.path}"}}\''
             )
-    return tokenizer, manifest
+    return tokenizer

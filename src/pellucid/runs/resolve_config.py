@@ -94,7 +94,7 @@ def resolve_config(paths: Iterable[str | Path] = (), **choices: Unpack[RunChoice
     paths, settings = tuple(str(path) for path in paths), tuple(choices.get("settings", ()))
     preset = choices.get("preset")
     has_text = bool(paths) or any(setting.startswith("text.corpus") for setting in settings)
-    if {preset, name, start, choices.get("config_file")} == {None} and not has_text:
+    if not (has_text or preset or name or start or choices.get("config_file")):
         preset = "nano-docs"
     table = _config_table(objective, start, preset, choices.get("config_file"))
     if teacher is not None:

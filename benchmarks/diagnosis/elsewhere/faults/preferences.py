@@ -48,8 +48,8 @@ def _(parts: Parts, family: Family) -> Parts:
 @FAULTS.add("the reference is the model", tasks=("dpo",))
 def _(parts: Parts, family: Family) -> Parts:
     if "beta" in parts.options:  # TRL refuses one object as both; its own option makes them one
-        own = {"sync_ref_model": True, "ref_model_sync_steps": 1, "ref_model_mixup_alpha": 1.0}
-        return replace(parts, options=parts.options | own)
+        synced = {"sync_ref_model": True, "ref_model_sync_steps": 1, "ref_model_mixup_alpha": 1.0}
+        return replace(parts, options=parts.options | synced)
     return replace(parts, reference=lambda model: model)
 
 

@@ -102,12 +102,9 @@ def _rise_at(view: HistoryView, step: int) -> float:
 
 def blank(view: HistoryView) -> Candidate | None:
     """Updates whose gradients are there, and all exactly 0; rewards without spread make such."""
-    mark = view.often("blank", limit("GRD002", "share"))
-    if mark is None or view.facts.on_rewards or view.facts.on_preferences:
+    if view.facts.on_rewards or view.facts.on_preferences:
         return None
-    return suspect(
-        "GRD002/updates", likelihood(mark), share=mark.share, n=mark.n_seeable, step=mark.first
-    )
+    return Sighting("GRD002/updates", "blank")(view)
 
 
 def swapped(view: HistoryView) -> Candidate | None:
@@ -120,7 +117,7 @@ def swapped(view: HistoryView) -> Candidate | None:
         return None
     if mark.n_seen < limit("UPD011", "times") or abs(mark.value) > limit("UPD011", "cosine"):
         return None
-    return suspect("UPD011", likelihood(mark), cosine=mark.value, n=mark.n_seen, step=mark.first)
+    return Sighting("UPD011", "swapped")(view)
 
 
 def no_movement(view: HistoryView) -> Candidate | None:

@@ -18,9 +18,9 @@ def frozen_share(model: nn.Module) -> float:
     """
     named = [(name.partition(".")[2], parameter) for name, parameter in model.named_parameters()]
     trained = {name for name, parameter in named if parameter.requires_grad}
-    own = [parameter for name, parameter in named if parameter.requires_grad or name not in trained]
-    n_frozen = sum(parameter.numel() for parameter in own if not parameter.requires_grad)
-    return n_frozen / max(1, sum(parameter.numel() for parameter in own))
+    counted = [p for name, p in named if p.requires_grad or name not in trained]
+    n_frozen = sum(parameter.numel() for parameter in counted if not parameter.requires_grad)
+    return n_frozen / max(1, sum(parameter.numel() for parameter in counted))
 
 
 def is_body_frozen(model: nn.Module) -> bool:

@@ -74,16 +74,16 @@ def longer_answers(
     if len(raised) < _FEWEST_PAIRS or not lowered or len(raised) * len(lowered) * width > _MOST:
         return {}
     shares = [
-        0.5 * (1 + _sign(len(row) - len(max(lowered, key=lambda other: _shared(row, other)))))
+        0.5 * (1 + _sign(len(row) - len(max(lowered, key=lambda lower: _shared(row, lower)))))
         for row in raised
     ]
     return {"answers.longer": sum(shares) / len(shares), "answers.pairs": float(len(shares))}
 
 
-def _shared(row: Tensor, other: Tensor) -> int:
+def _shared(first: Tensor, second: Tensor) -> int:
     """How many tokens both begin with."""
-    n = min(len(row), len(other))
-    return int((row[:n] == other[:n]).long().cumprod(0).sum())
+    n = min(len(first), len(second))
+    return int((first[:n] == second[:n]).long().cumprod(0).sum())
 
 
 def _sign(number: int) -> int:
