@@ -14,10 +14,29 @@ from pellucid.cli import main
 from pellucid.runs import RunFolder, read_events
 from pellucid.saved_runs.load import read_plan
 from pellucid.training import Logged
-from support.ranks import finish, start_ranks
+from support.ranks import finish, free_port, start_rank, start_ranks
 from support.tiny import TINY, write_text
 
 SETTINGS = (*TINY, "text.held_out=0.2", "training.batch_size=6", "training.accumulation=6")
+
+
+#: The command of a rank whose store of data goes away after three updates.
+_COMMAND_WITHOUT_DATA = """
+import sys
+from pellucid.cli import main
+from pellucid.data.batches import WindowBatches
+from pellucid.errors import TextError
+
+batch = WindowBatches.batch
+
+def batch_or_failure(self, position, n_rows):
+    if position >= 3 * 6:
+        raise TextError("the store is gone")
+    return batch(self, position, n_rows)
+
+WindowBatches.batch = batch_or_failure
+sys.exit(main(sys.argv[1:]))
+"""
 
 
 def words_of(folder: Path, *more: str, steps: int = 8) -> list[str]:
@@ -117,3 +136,23 @@ def test_a_rank_that_ends_ends_all_and_nothing_is_lost(
     assert ends[0][0] == code
     assert message in " ".join(ends[0][2].split())
     assert main(["train", "--resume", str(folder.path), "--allow-drift", "--steps", "8"]) in (0, 2)
+
+
+@pytest.mark.nightly
+def test_a_rank_without_a_batch_stops_all_and_its_updates_are_saved(
+    two: tuple[Path, list[tuple[int, str, str]]], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    words = words_of(tmp_path, "--out", str(run), "--set", "parallel.shard=full")
+    variables = {"WORLD_SIZE": "2", "MASTER_PORT": str(free_port())}
+    ranks = [
+        start_rank(0, ["-m", "pellucid", *words], tmp_path, **variables),
+        start_rank(1, ["-c", _COMMAND_WITHOUT_DATA, *words], tmp_path, **variables),
+    ]
+    (code, _, error), (other_code, *other_output) = finish(ranks)
+    assert (code, other_code) == (2, 2)
+    assert "rank 1 of 2: the store is gone" in error
+    assert other_output == ["", ""]
+    assert (run / "checkpoints" / "step-3").is_dir()
+    assert main(["train", "--resume", str(run), "--allow-drift", "--no-vitals"]) == 0
+    assert losses(run) == pytest.approx(losses(two[0]), abs=1e-3)

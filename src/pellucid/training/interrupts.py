@@ -20,7 +20,7 @@ from types import FrameType, TracebackType
 from typing import NamedTuple
 
 from pellucid import signals
-from pellucid.errors import Interrupted, Signalled, signal_of
+from pellucid.errors import Interrupted, PellucidError, Signalled, signal_of
 from pellucid.parallel import World
 
 _FINISHING = b"\nfinishing this step, then saving; once more to stop now\n"
@@ -37,12 +37,26 @@ def interruption(step: int, number: int | None) -> Interrupted:
     return Interrupted(f"stopped{cause} {moment}", number or signal.SIGINT)
 
 
+def first_failure(world: World, failure: PellucidError | None) -> PellucidError:
+    """The failure of this rank; of a rank without one, that of the first rank that has one.
+
+    Args:
+        world: the ranks, which all call this.
+        failure: of this rank.
+    """
+    messages = world.gather("" if failure is None else str(failure))
+    rank = next(rank for rank, message in enumerate(messages) if message)
+    return failure or PellucidError(f"rank {rank} of {world.size}: {messages[rank]}")
+
+
 class Requests(NamedTuple):
-    """What a signal or a key asked a training for."""
+    """What a signal or a key asked a training for, on any rank."""
 
     stop: bool
     save: bool
     sample: bool
+    #: whether a rank cannot make the next update
+    failed: bool
 
 
 class Interrupts:
@@ -92,13 +106,19 @@ class Interrupts:
         if not self.asked:
             self._ask(signals.UNREAD)
 
-    def agree_with(self, world: World) -> Requests:
+    def agree_with(self, world: World, *, failed: bool = False) -> Requests:
         """What any rank was asked for since the last call; all ranks get the same answer.
 
         A request to save or to sample counts once.
+
+        Args:
+            world: the ranks.
+            failed: whether this rank cannot make the next update.
         """
         stop = 1 + (self.signal or 0) if self.asked else 0
-        stop, save, sample = world.largest(stop, int(self.save_asked), int(self.sample_asked))
+        stop, save, sample, any_failed = world.largest(
+            stop, int(self.save_asked), int(self.sample_asked), int(failed)
+        )
         # set, never cleared: a signal may come at any moment
         if stop:
             self._ask(stop - 1 if stop > 1 else None)
@@ -106,7 +126,7 @@ class Interrupts:
             self.save_asked = False
         if sample:
             self.sample_asked = False
-        return Requests(stop > 0, save > 0, sample > 0)
+        return Requests(stop > 0, save > 0, sample > 0, any_failed > 0)
 
     @contextmanager
     def finishing_steps(self) -> Generator[None]:

@@ -13,13 +13,14 @@ from typing import NoReturn
 import torch
 
 from pellucid import native
+from pellucid.batches import Batch
 from pellucid.checkpoints import Checkpoint, Shares
 from pellucid.errors import NonFiniteError, PellucidError
 from pellucid.signals import name_of
 from pellucid.training import events
 from pellucid.training.energy import EnergyMeter
 from pellucid.training.forecast import Work
-from pellucid.training.interrupts import Interrupts, interruption
+from pellucid.training.interrupts import Interrupts, Requests, first_failure, interruption
 from pellucid.training.job import Job, Progress, early_end, evaluated
 from pellucid.training.non_finite import refusal, set_aside
 from pellucid.training.randomness import generator_states, seed_step
@@ -81,6 +82,8 @@ class _Loop:
         self.saver = Saver(job)
         self.saved_step = progress.step
         self.last_evaluated = (-1, math.inf)
+        #: of the next update
+        self.batch: Batch | None = None
 
     def run(self) -> None:
         try:
@@ -94,9 +97,9 @@ class _Loop:
         if progress.step == 0:
             seed_step(self.job.seed, 0)  # preparing the run may have drawn from the generators
             self.evaluate()
-        requests = self.interrupts.agree_with(self.job.world)
+        requests = self.next_requests()
         save_first = requests.save
-        while progress.step < self.job.total_steps and not self.is_over():
+        while not self.is_done():
             if requests.stop:
                 self.stop()
             self.update()
@@ -112,7 +115,7 @@ class _Loop:
             if saves:
                 self.save(wait=last)
             self.emit(events.StepFinished(step=step, saving=saves and not last))
-            requests = self.interrupts.agree_with(self.job.world)
+            requests = self.next_requests()
             if requests.save or save_first:
                 self.save(wait=True)
             save_first = False
@@ -123,6 +126,10 @@ class _Loop:
             self.emit(early_end(progress))
         seconds = self.clock.seconds
         self.emit(events.Finished(step=progress.step, seconds=seconds, joules=energy.read()))
+
+    def is_done(self) -> bool:
+        """Whether no update is left."""
+        return self.progress.step >= self.job.total_steps or self.is_over()
 
     def is_over(self) -> bool:
         """Whether the run ends early."""
@@ -146,14 +153,28 @@ class _Loop:
         for observer in self.observers:
             observer(event)
 
-    def update(self) -> None:
-        job, step = self.job, self.progress.step
-        seed_step(job.seed, step)  # a reward is the user's own code, and may draw
-        try:
-            batch = job.batch_of(step)
-        except PellucidError:  # a reward may fail
+    def next_requests(self) -> Requests:
+        """Make the next batch, and hear what any rank was asked for.
+
+        Raises:
+            PellucidError: a rank has no batch; all ranks have saved the state.
+        """
+        job, failure = self.job, None
+        if not (self.is_done() or self.interrupts.asked):
+            seed_step(job.seed, self.progress.step)  # a reward is the user's code, and may draw
+            try:
+                self.batch = job.batch_of(self.progress.step)
+            except PellucidError as error:  # a reward may fail, and a store of data
+                failure = error
+        requests = self.interrupts.agree_with(job.world, failed=failure is not None)
+        if requests.failed:
             self.save(wait=True)
-            raise
+            raise first_failure(job.world, failure)
+        return requests
+
+    def update(self) -> None:
+        job, step, batch = self.job, self.progress.step, self.batch
+        assert batch is not None
         numbers = self.stepper.update(batch, step=step, factor=job.learning_rate_factor(step))
         self.clock.meter.add(numbers, batch.n_supervised)
         self.progress.step += 1
