@@ -74,6 +74,7 @@ def groups_at_the_step(one: Loop, name: str, n: int = 1) -> list[dict[str, Any]]
         ("rate_usual", {}, "lr", 1e-3),
         ("warm_up_longer", {}, "lr", 0.1 / 30),
         ("steady_rate", {}, "lr", 0.01),
+        ("held_rate", {}, "lr", 0.01),
         ("eps", {"eps": 0.1}, "eps", 1e-8),
         ("betas", {"betas": (0.5, 0.6)}, "betas", (0.9, 0.95)),
         ("beta2", {"betas": (0.9, 0.999)}, "betas", (0.9, 0.95)),

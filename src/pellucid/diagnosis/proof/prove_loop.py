@@ -29,11 +29,16 @@ from pellucid.vitals import watch
 
 #: So many fixes are tried on pairs at most, and each is judged so often; p-values are corrected
 #: for all of it (Bonferroni).
-_CONFIRMED, _N_TESTS = 2, 2
-#: Changes that help many loops, tried after those for the findings.
+_CONFIRMED, _LOOKS = 2, 3
+#: Changes that help many loops, tried after those for the findings; some of them only fit a loop in
+#: which a number is far from the usual.
 _GENERAL = (
     "plain_update",
     "other_direction",
+    "dropout",
+    "eps",
+    "decay",
+    "norm_eps",
     "rate_tenth",
     "rate_tenfold",
     "steady_rate",
@@ -220,12 +225,13 @@ class _LoopForks:
         return result
 
     def trial(self, candidate: _Candidate, n_seeds: int) -> Trial:
-        """Pairs of forks on seeds that did not choose the fix; twice as many if they lean to it."""
+        """Pairs of forks on seeds that did not choose the fix; more while they lean to it."""
         pairs = self._pairs(candidate[0], range(1, n_seeds + 1))
         trial = _judged(candidate, pairs)
-        agrees = bool(trial.differences) and max(trial.differences) < 0
-        if trial.verdict == "no difference" and agrees:
-            pairs += self._pairs(candidate[0], range(n_seeds + 1, 2 * n_seeds + 1))
+        for _ in range(1, _LOOKS):
+            if trial.verdict != "no difference" or not trial.leans:
+                break
+            pairs += self._pairs(candidate[0], range(len(pairs) + 1, 2 * len(pairs) + 1))
             trial = _judged(candidate, pairs)
         return trial
 
@@ -246,4 +252,4 @@ def _judged(candidate: _Candidate, pairs: Sequence[tuple[Fork, Fork]]) -> Trial:
     _, fix, codes = candidate
     trial = Trial(fix=fix, codes=codes, pairs=tuple(pairs))
     p = trial.difference.p
-    return replace(trial, adjusted_p=None if p is None else min(1.0, _CONFIRMED * _N_TESTS * p))
+    return replace(trial, adjusted_p=None if p is None else min(1.0, _CONFIRMED * _LOOKS * p))

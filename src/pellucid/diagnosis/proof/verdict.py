@@ -94,6 +94,12 @@ class Trial:
         return statistics.fmean(self.differences) if self.differences else None
 
     @property
+    def leans(self) -> bool:
+        """Whether the fixed loss is lower on average by a difference that would be large enough."""
+        unfixed = [unfixed for unfixed, _ in self._losses]
+        return self.mean is not None and self.mean < -SHARE * abs(statistics.fmean(unfixed))
+
+    @property
     def spread(self) -> float:
         """The standard deviation of the differences; 0 if there are fewer than two."""
         return statistics.stdev(self.differences) if len(self.differences) > 1 else 0.0

@@ -83,6 +83,18 @@ def _steady_rate(loop: Loop, steps: int) -> LoopChange | None:
     )
 
 
+def _held_rate(loop: Loop, steps: int) -> LoopChange | None:
+    """A rise in the place of the loop's own schedule, and no fall."""
+    full = peak_rate(loop) or usual_rate(loop)
+    if full is None:
+        return None
+    rise = max(1, round(_RISE * steps))
+    return LoopChange(
+        code=f"lr={full:.3g}, LambdaLR(optimizer, lambda n: min((n + 1) / {rise}, 1))",
+        groups=lambda group, n: [group | {"lr": full * min((n + 1) / rise, 1.0)}],
+    )
+
+
 def _clip(loop: Loop, steps: int) -> LoopChange | None:
     if loop.clip_norm is not None and loop.clip_norm <= _CLIP:
         return None
@@ -213,6 +225,7 @@ OPTIMISER_FIXES: Mapping[str, LoopFix] = {
     "rate_usual": _rate_usual,
     "warm_up_longer": _warm_up,
     "steady_rate": _steady_rate,
+    "held_rate": _held_rate,
     "clip": _clip,
     "clip_looser": _clip_looser,
     "eps": _set("eps", 1e-8, lambda group: group["eps"] > 1e-8),
