@@ -24,7 +24,6 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import statistics
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -34,7 +33,7 @@ from benchmarks.generate_pellucid import COMPARED
 from benchmarks.llama_cpp import built, place_of
 from benchmarks.machine import commit, header, write
 from benchmarks.shapes import SHAPES, Shape, add_numbers, as_asked, as_json, zipf
-from benchmarks.train import weights_contestant
+from benchmarks.train import add_weights, kept_weights, write_weights
 from benchmarks.train_table import machine_line
 from benchmarks.workers import Contestant, Turn, in_turns, say, started
 from pellucid.machine import installed_versions
@@ -66,6 +65,7 @@ def flags() -> argparse.ArgumentParser:
     )
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--only", nargs="+", help="contestants whose names contain one of these")
+    add_weights(parser)
     parser.add_argument("--out", type=Path, default=HERE / "results")
     return parser
 
@@ -83,8 +83,8 @@ def main() -> None:
     shape = replace(as_asked(arguments.shape, arguments), batch=1)
     written = max(COMPARED, arguments.new_tokens + 1)
     shape = replace(shape, length=max(shape.length, arguments.prompt + written))
-    with tempfile.TemporaryDirectory() as folder:
-        found |= measure(shape, folder, arguments)
+    with kept_weights(arguments) as folder:
+        found |= measure(shape, str(folder / shape.name), arguments)
     write(found, arguments.out, "generate" if arguments.device == "cpu" else "generate-cuda")
     print(table(found))
 
@@ -135,11 +135,11 @@ def contestants(
 def measure(shape: Shape, folder: str, arguments: argparse.Namespace) -> dict[str, Any]:
     """All turns, after parity."""
     prompt = zipf(shape.vocab, arguments.prompt).tolist()
+    write_weights(shape, Path(folder), arguments.threads)
     entered = contestants(shape, folder, prompt, arguments)
-    with started([weights_contestant(shape, Path(folder))], arguments.threads):
-        pass  # the weights are written where it was made
     reading = Contestant("reading", f"{OURS}:reading", {"device": arguments.device})
-    with started([reading, *(one for one, _, _ in entered)], arguments.threads) as workers:
+    everybody, together = [reading, *(one for one, _, _ in entered)], arguments.device == "cuda"
+    with started(everybody, arguments.threads, together=together) as workers:
         ids = {worker.name: worker.facts["ids"] for worker in workers[1:]}
         check_parity(ids)
         turns = in_turns(workers, arguments.turns, arguments.new_tokens)

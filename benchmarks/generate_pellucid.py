@@ -22,7 +22,7 @@ from pellucid.checkpoints.huggingface import open_published
 from pellucid.generation import Sampling, continue_ids
 from pellucid.generation.cuda_graphs import graphed
 from pellucid.generation.decoding import decoder
-from pellucid.model import Weights, narrow
+from pellucid.model import Weights
 from pellucid.native import huge_buffer, library
 from pellucid.saved_runs.published import build_published
 
@@ -61,13 +61,15 @@ def timed(write: Callable[[list[int], int], list[int]], prompt: list[int], n: in
 def pellucid(
     *, folder: str, prompt: list[int], weights: Weights, native: bool, device: str
 ) -> Writes:
-    """`continue_ids`, which `pellucid generate` goes on with; on a GPU the whole model rounded."""
+    """`continue_ids` of the model that `pellucid generate` opens; on a GPU the whole model rounded.
+
+    On a CPU its matrices are packed.
+    """
     if not native:
         os.environ["PELLUCID_NATIVE"] = "off"
-    model = build_published(open_published(Path(folder)), torch.device(device))
-    if device == "cpu":
-        narrow(model, weights)
-    else:
+    published, place, on_cpu = open_published(Path(folder)), torch.device(device), device == "cpu"
+    model = build_published(published, place, weights if on_cpu else "float32", packed=on_cpu)
+    if not on_cpu:
         model.to(getattr(torch, weights))
     find = decoder if device == "cpu" else graphed
     if native and find(model) is None:

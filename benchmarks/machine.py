@@ -104,7 +104,7 @@ def given(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> lis
     """
     said: list[str] = []
     for name, value in vars(arguments).items():
-        if value == parser.get_default(name) or name == "out":
+        if value == parser.get_default(name) or name in ("out", "weights"):
             continue
         said.append(f"--{name.replace('_', '-')}")
         if value is not True:

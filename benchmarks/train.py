@@ -16,15 +16,20 @@ measured. litgpt and x-transformers cannot take these weights (rotary positions;
 they must multiply a token with as many weights, and the table shows their first loss beside ln V.
 
 Comes in: flags. Goes out: a table on standard output, and a dated JSON file under
-benchmarks/results/. Building, checking and a first turn are left out of the times.
+benchmarks/results/. Building, checking and a first turn are left out of the times. On CUDA all are
+built and warmed up at the same time, most of which is a processor's work.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import tempfile
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +44,7 @@ from benchmarks.machine import (
 )
 from benchmarks.shapes import SHAPES, Shape, add_numbers, as_asked, as_json, write_ids
 from benchmarks.train_table import summary, tables
-from benchmarks.workers import Contestant, in_turns, say, started, steps_for
+from benchmarks.workers import Contestant, at_once, in_turns, say, started, steps_for
 from pellucid.counting import parameter_count
 from pellucid.machine import installed_versions
 
@@ -62,6 +67,7 @@ def flags() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, default=1.5, help="of a turn, about")
     parser.add_argument("--compiled", action="store_true", help="on a CPU: compiled peers too")
     parser.add_argument("--only", nargs="+", help="contestants whose names contain one of these")
+    add_weights(parser)
     parser.add_argument("--out", type=Path, default=HERE / "results")
     return parser
 
@@ -76,9 +82,9 @@ def main() -> None:
     if arguments.nanogpt is not None:
         found["versions"]["nanoGPT"] = commit(arguments.nanogpt)
     found["shapes"] = {}
-    for shape in shapes(arguments):
-        with tempfile.TemporaryDirectory() as folder:
-            found["shapes"][shape.name] = measure(shape, Path(folder), arguments)
+    with kept_weights(arguments) as folder:
+        for shape in shapes(arguments):
+            found["shapes"][shape.name] = measure(shape, folder / shape.name, arguments)
     write(found, arguments.out, f"train-{arguments.device}")
     print(tables(found))
 
@@ -137,15 +143,15 @@ def measure(shape: Shape, folder: Path, arguments: argparse.Namespace) -> dict[s
     entered = [limits_contestant(arguments.device), *contestants(shape, folder, arguments)]
     if arguments.device == "cpu":
         check_memory(shape, len(entered) - 1, available_bytes())
+    write_weights(shape, folder, arguments.threads)
     ids = write_ids(shape, arguments.text, folder / "ids.npy")
-    with started([weights_contestant(shape, folder)], arguments.threads):
-        pass  # the weights are written where it was made
-    with started(entered, arguments.threads) as workers:
+    on_gpu = arguments.device == "cuda"
+    with started(entered, arguments.threads, together=on_gpu) as workers:
         facts = {worker.name: worker.facts for worker in workers[1:]}
         check_parity(facts)
         check_sizes(facts, shape)
         say("parity holds; one turn to warm up")
-        warm = {worker.name: worker.work(2) for worker in workers}
+        warm = at_once(workers, 2) if on_gpu else {one.name: one.work(2) for one in workers}
         again = [worker.work(1).wall for worker in workers[1:]]
         turns = in_turns(workers, arguments.turns, steps_for(again, arguments.seconds))
         held = {worker.name: worker.held_bytes for worker in workers}
@@ -196,10 +202,39 @@ def check_memory(shape: Shape, entered: int, available: int) -> None:
         )
 
 
-def weights_contestant(shape: Shape, folder: Path) -> Contestant:
-    """Whoever writes the weights that nanoGPT, Hugging Face and pellucid are given."""
+def add_weights(parser: argparse.ArgumentParser) -> None:
+    """The flag of `kept_weights`."""
+    parser.add_argument(
+        "--weights", type=Path, help="a folder that keeps the weights for the next benchmark"
+    )
+
+
+@contextmanager
+def kept_weights(arguments: argparse.Namespace) -> Generator[Path]:
+    """The folder for shared weights: the one that was named, or one for this time."""
+    if arguments.weights is not None:
+        yield arguments.weights
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            yield Path(folder)
+
+
+def write_weights(shape: Shape, folder: Path, threads: int) -> None:
+    """Write the weights that nanoGPT, Hugging Face and pellucid are given, unless they are there.
+
+    Raises:
+        SystemExit: those that are there have another shape.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    numbers, written = folder / "shape.json", json.dumps(as_json(replace(shape, batch=1)))
+    if numbers.is_file():
+        if numbers.read_text(encoding="utf-8") != written:
+            raise SystemExit(f"--weights: the weights of {shape.name} there have another shape")
+        return
     setup = {"shape": as_json(shape), "folder": str(folder)}
-    return Contestant("weights", "benchmarks.train_weights:weights", setup)
+    with started([Contestant("weights", "benchmarks.train_weights:weights", setup)], threads):
+        pass  # they are written where it was made
+    numbers.write_text(written, encoding="utf-8")
 
 
 def check_parity(facts: dict[str, dict[str, Any]]) -> None:

@@ -56,7 +56,7 @@ class Turn:
 
 
 class Worker:
-    """A contestant's process; made when this is made, and at rest but in its turns.
+    """A contestant's process, started when this is made; at rest but in its turns.
 
     Raises:
         SystemExit: the contestant failed; says how.
@@ -80,16 +80,28 @@ class Worker:
             cwd=ROOT,
             env=environment(os.environ, threads) | contestant.environment,
         )
-        said = self._answer()
-        self.facts: dict[str, Any] = said["facts"]
-        self.start_seconds: float = said["start_seconds"]
+        self.facts: dict[str, Any] = {}
         #: resident before the first turn
-        self.held_bytes: int = said["held_bytes"]
+        self.held_bytes = 0
+
+    def wait(self) -> None:
+        """Until the contestant is made, and its facts are here."""
+        said = self._answer()
+        self.facts, self.held_bytes = said["facts"], said["held_bytes"]
+        say(f"{self.name}: ready in {said['start_seconds']:.0f} s")
 
     def work(self, steps: int) -> Turn:
         """One turn."""
+        self.begin(steps)
+        return self.end()
+
+    def begin(self, steps: int) -> None:
+        """Tell it to take a turn."""
         assert self._process.stdin is not None
         print(json.dumps({"steps": steps}), file=self._process.stdin, flush=True)
+
+    def end(self) -> Turn:
+        """The turn that it was told to take."""
         return Turn(**self._answer())
 
     def close(self) -> None:
@@ -117,17 +129,29 @@ def environment(given: Mapping[str, str], threads: int) -> dict[str, str]:
 
 
 @contextmanager
-def started(contestants: Iterable[Contestant], threads: int) -> Generator[list[Worker]]:
-    """A worker each, made one after the other; ended with the block."""
+def started(
+    contestants: Iterable[Contestant], threads: int, *, together: bool = False
+) -> Generator[list[Worker]]:
+    """A worker each, made one after the other or all together; ended with the block."""
     workers: list[Worker] = []
     try:
         for contestant in contestants:
             workers.append(Worker(contestant, threads))
-            say(f"{contestant.name}: ready in {workers[-1].start_seconds:.0f} s")
+            if not together:
+                workers[-1].wait()
+        for worker in workers if together else ():
+            worker.wait()
         yield workers
     finally:
         for worker in workers:
             worker.close()
+
+
+def at_once(workers: Sequence[Worker], steps: int) -> dict[str, Turn]:
+    """A turn of all at the same time: to warm up, not to compare."""
+    for worker in workers:
+        worker.begin(steps)
+    return {worker.name: worker.end() for worker in workers}
 
 
 def in_turns(workers: Sequence[Worker], rounds: int, steps: int) -> dict[str, list[Turn]]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from pellucid.cores import usable_cores
 from pellucid.free_memory import Free
-from pellucid.machine import Findings, Speed, advise, examine
+from pellucid.machine import Findings, Speed, advise, examine, missing_extras
 
 WELL = Findings(
     cores=4,
@@ -67,3 +69,16 @@ def test_a_control_group_bounds_the_cores(tmp_path: Path) -> None:
     for text, expected in (("150000 100000\n", min(2, every)), ("max 100000\n", every)):
         (group / "cpu.max").write_text(text)
         assert usable_cores(tmp_path) == expected
+
+
+def test_extras_are_unknown_if_pellucid_runs_from_its_source(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def absent(name: str) -> NoReturn:
+        raise PackageNotFoundError(name)
+
+    assert missing_extras() is not None
+    monkeypatch.setattr("pellucid.machine.metadata", absent)
+    assert missing_extras() is None
+    monkeypatch.setattr("pellucid.machine.matmul_speed", lambda: WELL.speed)
+    assert "its source" in dict(examine().rows)["extras not installed"]

@@ -76,7 +76,7 @@ class Findings:
     free: Free | None
     free_disk: int
     speed: Speed
-    missing: tuple[str, ...]
+    missing: tuple[str, ...] | None
 
 
 def examine(root: Path = Path("/")) -> Machine:
@@ -118,8 +118,10 @@ def _rows(findings: Findings, root: Path) -> Iterator[tuple[str, str]]:
     yield "free disk", f"{size(findings.free_disk)} here"
     yield "huge pages", findings.huge_pages
     yield "C compiler", "found" if findings.has_compiler else "none"
-    extras = ", ".join(findings.missing) or "none"
-    yield "extras not installed", extras
+    if findings.missing is None:
+        yield "extras not installed", "unknown: pellucid runs from its source, not installed"
+    else:
+        yield "extras not installed", ", ".join(findings.missing) or "none"
 
 
 def advise(findings: Findings) -> Iterator[Advice]:
@@ -204,10 +206,14 @@ def installed_versions(packages: Iterable[str]) -> dict[str, str]:
     return versions
 
 
-def missing_extras() -> tuple[str, ...]:
-    """The extras of pellucid that are not installed."""
+def missing_extras() -> tuple[str, ...] | None:
+    """The extras of pellucid that are not installed; None if pellucid itself is not."""
     packages_of: dict[str, list[str]] = {}
-    for line in metadata("pellucid").get_all("Requires-Dist") or []:
+    try:
+        lines = metadata("pellucid").get_all("Requires-Dist") or []
+    except PackageNotFoundError:
+        return None
+    for line in lines:
         match = _REQUIREMENT.match(line)
         if match is not None and match[2] not in _FOR_DEVELOPERS:
             packages_of.setdefault(match[2], []).append(match[1])

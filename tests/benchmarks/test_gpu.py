@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from benchmarks import gpu
+from pellucid.runs.resolve_config import resolve_config
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> int | str | None:
@@ -39,24 +40,52 @@ def test_every_part_is_a_command_that_exists_and_all_fit_in_ten_minutes(
     assert parts["train"][-2:] == ["--nanogpt", str(Path("nanoGPT").resolve())]
 
 
-def test_nothing_is_measured_after_numbers_that_do_not_agree(
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_part_that_fails_stops_no_other(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     parts: list[str] = []
 
     def is_done(part: str, words: list[str]) -> bool:
         parts.append(part)
-        return part != "agree"
+        return part not in ("agree", "train")
 
     monkeypatch.setattr(gpu, "is_done", is_done)
     assert run(monkeypatch, "--device", "cpu") == 1
-    assert parts == ["tests", "agree", "page"]
+    assert parts == ["tests", "agree", "train", "generate", "page"]
+    assert "failed: agree, train" in capsys.readouterr().err
+
+
+def test_a_part_that_takes_too_long_is_ended_with_its_processes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    child = tmp_path / "child"
+    script = (
+        "import os, time; pid = os.fork(); "
+        f"pid and open({str(child)!r}, 'w').write(str(pid)); time.sleep(60)"
+    )
+    (tmp_path / "slow.py").write_text(script)
+    monkeypatch.setattr(gpu, "ROOT", tmp_path)
+    monkeypatch.setitem(gpu.LIMITS, "train", 0.3)
+    assert not gpu.is_done("train", ["slow"])
+    pid = int(child.read_text())
+    state = Path(f"/proc/{pid}/stat")
+    assert not state.is_file() or state.read_text().split()[2] == "Z"
 
 
 def test_a_difference_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    values = {"cpu": [2.0, 1.0], "cuda": [2.0, 1.001]}
+    values = {"cpu": [2.0, 1.0], "cuda": [2.0, 1.003]}
     monkeypatch.setattr(gpu, "losses", lambda choices, device: values[device])
     assert gpu.differences("cpu") == []
     assert gpu.differences("cuda") == list(gpu.AGREE)
     values["cuda"][1] = float("nan")
     assert gpu.differences("cuda") == list(gpu.AGREE)
+    values["cuda"][1] = 1.0
+    assert gpu.differences("cuda") == []
+
+
+def test_what_is_compared_has_no_dropout() -> None:
+    for choices in gpu.AGREE.values():
+        settings = [*choices["settings"], *gpu.SHORT]
+        model = resolve_config(preset=choices["preset"], settings=settings).model
+        stacks = [stack for stack in (model.encoder, model.decoder) if stack is not None]
+        assert all(stack.input_dropout == stack.dropout == 0 for stack in stacks)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -98,4 +99,16 @@ def test_a_contestant_whose_process_dies_is_named_with_its_exit_code() -> None:
 
 def test_a_contestant_that_cannot_be_made_is_named() -> None:
     with pytest.raises(SystemExit, match=r"(?s)unknown failed: .*AttributeError"):
-        workers().Worker(contestant("unknown"), 1)
+        workers().Worker(contestant("unknown"), 1).wait()
+
+
+def test_contestants_start_and_warm_up_side_by_side() -> None:
+    both = [contestant("Counting", start=40), contestant("Counting", start=1)]
+    both[1] = replace(both[1], name="other")
+    with workers().started(both, threads=1, together=True) as made:
+        assert [one.facts["torch"] for one in made] == [False, False]
+        turns = workers().at_once(made, 2)
+    assert {name: turn.found["count"] for name, turn in turns.items()} == {
+        "Counting": 42,
+        "other": 3,
+    }

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import json
 import shutil
+import traceback
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import pellucid
 from pellucid import config, runs
+from pellucid.batches import TokenBatch
 from pellucid.checkpoints import load_model_tensors
 from pellucid.counting import choose_kernel, with_vocabulary
 from pellucid.errors import RunError
 from pellucid.model import MultiHeadAttention, assemble
+from pellucid.objectives import NextToken
+from pellucid.optim import assemble_optimiser
 from pellucid.presets import find
 from pellucid.runs.memory_budget import estimate_training
 from pellucid.saved_runs.folder import RunFolder
 from pellucid.training.kernels import attend_by, compile_blocks, compiler_problem, kernel_of
+from pellucid.training.step import update
 from support.models import VARIANTS, build
 from support.tiny import TINY, train_tiny, write_text
 
@@ -201,3 +208,45 @@ def test_a_config_that_recomputes_trains_to_the_same_bits_in_less_memory(tmp_pat
         for how in ("none", "selective", "full")
     ]
     assert peaks[0] > peaks[1] > peaks[2]
+
+
+class Float32Products(TorchDispatchMode):
+    """Counts the products of matrices, and those of float32 matrices by the file that asks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count, self.files = 0, set[str]()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if func.overloadpacket.__name__ in ("mm", "bmm", "addmm", "baddbmm"):
+            self.count += 1
+            if any(x.dtype == torch.float32 for x in args if isinstance(x, torch.Tensor)):
+                ours = [f.filename for f in traceback.extract_stack() if "/pellucid/" in f.filename]
+                self.files.add(Path(ours[-1]).name)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("preset", ["nano", "nano-experts", "nano-encoder"])
+def test_an_update_in_bfloat16_has_no_product_in_float32_but_a_routers(preset: str) -> None:
+    config = with_vocabulary(find(preset))
+    model = assemble(config.model, seed=1)
+    ids = torch.randint(0, 100, (2, 16))
+    batch = TokenBatch(ids=ids, targets=ids, n_supervised=ids.numel())
+    with Float32Products() as products:
+        update(
+            model,
+            NextToken(),
+            assemble_optimiser(config.optimiser, model.named_parameters()),
+            batch,
+            factor=1.0,
+            clip_norm=1.0,
+            blocked=torch.zeros(()),
+            accumulation=1,
+            device=torch.device("cpu"),
+            precision="bfloat16",
+        )
+    assert products.count > 50
+    # forward in the layer of experts, and backward
+    assert products.files == ({"layer.py", "typed.py"} if preset == "nano-experts" else set())

@@ -88,6 +88,7 @@ class _Compiler:
             self._block(cast("Block", block), stack.positions.for_layer(index), index)
         self.program.head_at = len(self.program.instructions)
         self._into_x(stack.final_norm)
+        self.program.logits_at, self.program.states = len(self.program.instructions), self.x
         self._head(model, head)
 
     def _into_x(self, norm: nn.Module) -> None:

@@ -78,6 +78,8 @@ class DecodeProgram:
         self.width = 0
         #: the instruction at which the head begins: before it all keys and values are there
         self.head_at = 0
+        #: the instruction that reads the last states at `states`: the first after the final norm
+        self.logits_at = self.states = 0
         self.tensors: list[Tensor] = []
         self._narrow = {
             id(model.get_parameter(name)): (model.get_parameter(name), narrow)

@@ -169,6 +169,26 @@ class Decoder:
         self._call(ids, lengths, slots, rooms, logits)
         return logits
 
+    def head_logits(
+        self, states: Float[Tensor, "rows d_model"]
+    ) -> Float[Tensor, "rows vocab"] | None:
+        """The logits of the model's last states; None if the model itself has to compute.
+
+        Args:
+            states: (rows, d_model), as `Transformer.states` gives them for one token of each row.
+        """
+        if self.steps_aside:
+            return None
+        rows, width = states.shape
+        self._make_scratch(rows)
+        place = self._program.states
+        self._scratch.view(rows, -1)[:, place : place + width] = states
+        logits = torch.empty(rows, self._n_logits)
+        unused = [0] * rows  # only the layers read tokens, positions and slots
+        ids = torch.tensor(unused)
+        self._call(ids, unused, unused, (), logits, first=self._program.logits_at)
+        return logits
+
     def _can_read(self, ids: Tensor, longest: int, rooms: Sequence[KeysAndValues]) -> bool:
         if self.steps_aside or any(room.keys.dtype != torch.float32 for room in rooms):
             return False
@@ -182,22 +202,23 @@ class Decoder:
         slots: Sequence[int],
         rooms: Sequence[KeysAndValues],
         logits: Tensor | None,
+        first: int = 0,
     ) -> None:
-        """Run the program; without logits, up to the head."""
+        """Run the program from its instruction `first`; without logits, up to the head."""
         ids = ids.contiguous()
         rows, threads = len(ids), torch.get_num_threads()
-        if self._scratch.numel() != rows * self._program.width:
-            self._scratch = torch.zeros(rows * self._program.width)
+        self._make_scratch(rows)
         n_own = max(rows * self._widest, self._context)
         if self._thread_scratch.numel() != threads * n_own:
             self._thread_scratch = torch.empty(threads * n_own)
         # these live until the call is over
         positions, places = (c_int32 * rows)(*lengths), (c_int32 * rows)(*slots)
         keys, values = (_addresses([room[part] for room in rooms]) for part in (0, 1))
+        end = len(self._instructions) if logits is not None else self._program.head_at
         self._run(
             Call(
-                program=self._instructions,
-                length=len(self._instructions) if logits is not None else self._program.head_at,
+                program=ctypes.pointer(self._instructions[first]),
+                length=end - first,
                 rows=rows,
                 width=self._program.width,
                 ids=ids.data_ptr(),
@@ -216,6 +237,10 @@ class Decoder:
                 taken=self._part_counters.data_ptr(),
             )
         )
+
+    def _make_scratch(self, rows: int) -> None:
+        if self._scratch.numel() != rows * self._program.width:
+            self._scratch = torch.zeros(rows * self._program.width)
 
 
 def _rooms(caches: Sequence[KeyValueCache], rows: int) -> list[KeysAndValues] | None:

@@ -1,8 +1,8 @@
 """Reading the new tokens of texts: a prompt at once, then token by token.
 
 All but the last token need no logits. Compiled code takes the last one, and short prompts. A prompt
-of many tokens is read by the model itself; if its matrices are in few bits, they are multiplied in
-bfloat16, by the processor's own instructions.
+of many tokens is read by the model itself, and compiled code only computes its logits; if matrices
+are in few bits, the model multiplies them in bfloat16, by the processor's own instructions.
 """
 
 from __future__ import annotations
@@ -46,8 +46,13 @@ def read(
     """
     if isinstance(decoder, Decoder) and not decoder.steps_aside:
         decoder.make_rooms(caches, len(ids))
-        if ids.shape[1] > 1:
-            _read_without_logits(model, decoder, ids[:, :-1], caches)
+        if ids.shape[1] > LONG:
+            with _products(model):
+                states = model.states(ids, caches)[:, -1]
+            logits = decoder.head_logits(states)
+            return model.logits(model.readable(states)).float() if logits is None else logits
+        if ids.shape[1] > 1 and not (in_few_bits(model) and decoder.read(ids[:, :-1], caches)):
+            model.states(ids[:, :-1], caches)
         ids = ids[:, -1:]
     if decoder is not None and ids.shape[1] == 1:
         logits = decoder.logits(ids[:, 0], caches)
@@ -57,23 +62,13 @@ def read(
     return model.logits(hidden[:, -1]).float()
 
 
-def _read_without_logits(
-    model: Transformer, decoder: Decoder, ids: Tensor, caches: Sequence[KeyValueCache]
-) -> None:
-    narrow = in_few_bits(model)
-    if narrow and ids.shape[1] < LONG and decoder.read(ids, caches):
-        return
-    with _products(narrow and ids.shape[1] >= LONG):
-        model.states(ids, caches)
-
-
 def in_few_bits(model: Transformer) -> bool:
     """Whether the model's matrices were rounded to fewer bits than float32 has."""
     return bool(model.narrow) or is_packed(model) or has_half(model)
 
 
-def _products(rounded: bool) -> AbstractContextManager[object]:
+def _products(model: Transformer) -> AbstractContextManager[object]:
     """A context for products: in bfloat16 if they may be, and if the processor has such."""
-    if rounded and multiplies_bfloat16(torch.device("cpu")):
+    if in_few_bits(model) and multiplies_bfloat16(torch.device("cpu")):
         return torch.autocast("cpu", torch.bfloat16)
     return nullcontext()

@@ -14,6 +14,7 @@ from pellucid.saved_runs.inference_memory import check_writing
 from pellucid.saved_runs.load import Run
 from pellucid.tokenizers import Tokenizer
 from pellucid.training import Sampled
+from pellucid.typed import eagerly
 
 _SHOWN_TOKENS = 3
 _CONTINUATION_TOKENS = 24
@@ -107,13 +108,13 @@ def sample_after(
         penalty: the penalty on repetitions, as in `Sampling`.
     """
     window = torch.tensor([list(ids)[-model.context_length :]], device=model.device)
-    with torch.no_grad():
-        logits = model(window, encoded=encoded)[0, -1]
-        shares, tokens = torch.softmax(logits.float(), dim=-1).topk(_SHOWN_TOKENS)
     greedy = Sampling(
         max_new_tokens=_CONTINUATION_TOKENS, temperature=0.0, repetition_penalty=penalty
     )
-    (continuation,) = generate_after(model, tokenizer, [ids], greedy, encoded=encoded)
+    with torch.no_grad(), eagerly():  # no compiled code is worth its compiling for one text
+        logits = model(window, encoded=encoded)[0, -1]
+        shares, tokens = torch.softmax(logits.float(), dim=-1).topk(_SHOWN_TOKENS)
+        (continuation,) = generate_after(model, tokenizer, [ids], greedy, encoded=encoded)
     return Sampled(
         step=step,
         sentence=sentence,

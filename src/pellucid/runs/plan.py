@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from dataclasses import replace
 from statistics import median
 from typing import NamedTuple, assert_never
@@ -18,7 +19,6 @@ from pellucid import config
 from pellucid.batches import Batch
 from pellucid.counting import choose_kernel
 from pellucid.model import Transformer
-from pellucid.objectives import evaluating
 from pellucid.optim import assemble_optimiser
 from pellucid.saved_runs.machine import device_name, find_precision, has_native
 from pellucid.tasks import Task
@@ -86,8 +86,15 @@ def plan_run(
 
 
 def compile_model(model: Transformer, plan: config.Plan) -> None:
-    """Compile the model's blocks in place, if the plan says so."""
+    """Compile the model's blocks in place, if the plan says so.
+
+    Torch then warns that products in float32 are not in TensorFloat32, whether there are any or
+    not. An update in bfloat16 has none but those of experts' routers, whose choices should not be
+    rounded.
+    """
     if plan.compile:
+        if plan.precision == "bfloat16":
+            warnings.filterwarnings("ignore", "TensorFloat32 tensor cores")
         compile_blocks(model)
 
 
@@ -214,9 +221,11 @@ def measure_step(run: config.Run, plan: config.Plan, model: Transformer, task: T
     with torch.no_grad():
         for name, buffer in model.named_buffers():
             buffer.copy_(saved_buffers[name])
-    forward = min(
-        _measure_forward(model, task, batch, plan.parts or 1, plan) for _ in range(n_compiling + 1)
-    )
+    parts = plan.parts or 1
+    if plan.compile and batch.rows > 2 * parts:
+        # with fewer rows the compiler learns that evaluations have any number of rows
+        _measure_forward(model, task, batch.part(slice(batch.rows - parts)), parts, plan)
+    forward = min(_measure_forward(model, task, batch, parts, plan) for _ in range(n_compiling + 1))
     warm_seconds = update_seconds[n_compiling + 1 :] or update_seconds
     return StepSeconds(batch_seconds + median(warm_seconds), forward)
 
@@ -225,7 +234,9 @@ def _measure_forward(
     model: Transformer, task: Task, batch: Batch, accumulation: int, plan: config.Plan
 ) -> float:
     started = time.perf_counter()
-    with evaluating(model), autocast(model.device, plan.precision):
+    model.eval()
+    # as evaluations do, or a compiled model is compiled once more when the run has begun
+    with torch.no_grad(), autocast(model.device, plan.precision):
         parts = (to_device(part, model.device) for part in split_batch(batch, accumulation))
         losses = [task.objective(model, part).total for part in parts]
     float(losses[-1])  # waits for the device
