@@ -21,7 +21,7 @@ SAMPLE = ("norm",)
 TREES = ("src", "tests", "docs", "benchmarks")
 PARTS = ["pellucid", "pytest", "basedpyright", "ruff"]
 #: Commands `python FILE`: each writes pages from the code.
-SCRIPTS = ["docs/config_tables.py", "docs/rule_tables.py"]
+SCRIPTS = ["docs/config_tables.py", "docs/source_tables.py"]
 
 
 def parsed_files(*names: str) -> dict[str, str]:
