@@ -28,6 +28,7 @@ from pellucid.config.checks import (
     Betas,
     Factors,
     Fraction,
+    Interval,
     Paths,
     Positive,
     PositiveFraction,
@@ -186,9 +187,13 @@ def limited_words(hint: Any) -> str:
     if hint in LIMITED:
         return LIMITED[hint]
     base, limit = typing.get_args(hint)
-    if not isinstance(limit, AtLeast):
-        raise TypeError(f"{limit} has no words: add its type to LIMITED")
-    words = f"at least {limit.least}"
+    match limit:
+        case AtLeast():
+            words = f"at least {limit.least}"
+        case Interval():
+            words = ", ".join(limit.words)
+        case _:
+            raise TypeError(f"{limit} has no words: add its type to LIMITED")
     return f"whole number, {words}" if base is int else words
 
 

@@ -64,6 +64,18 @@ def quoted(cell: str) -> list[str]:
     return re.findall(r"`([^`]+)`", cell)
 
 
+def test_the_tables_of_codes_signs_and_papers_are_what_the_source_says() -> None:
+    """To write them anew: `python docs/source_tables.py`."""
+    script = runpy.run_path(str(DOCS / "source_tables.py"))
+    pages = [page.read_text("utf-8") for page in script["PAGES"]]
+    assert [mark for page in pages for mark in script["MARK"].findall(page)] == [
+        "codes",
+        "signs",
+        "papers",
+    ]
+    assert [script["draw"](page) for page in pages] == pages
+
+
 def test_the_tables_of_the_config_page_are_what_the_classes_say() -> None:
     """To write them anew: `python docs/config_tables.py`."""
     script = runpy.run_path(str(DOCS / "config_tables.py"))

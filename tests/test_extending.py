@@ -20,8 +20,8 @@ del RECIPES["README"]
 SAMPLE = ("norm",)
 TREES = ("src", "tests", "docs", "benchmarks")
 PARTS = ["pellucid", "pytest", "basedpyright", "ruff"]
-#: Commands `python FILE`: what writes a page from the code.
-SCRIPTS = ["docs/config_tables.py"]
+#: Commands `python FILE`: each writes pages from the code.
+SCRIPTS = ["docs/config_tables.py", "docs/source_tables.py"]
 
 
 def parsed_files(*names: str) -> dict[str, str]:

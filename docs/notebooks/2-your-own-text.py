@@ -31,19 +31,21 @@ print(len(topics.topics), "files")
 # The config of a run shows what differs from its nearest preset.
 
 # %%
-small = [
-    "text.tokenizer.vocab_size=1024",
-    "model.context_length=64",
-    "model.d_model=64",
-    "model.decoder.n_layers=2",
-    "model.decoder.attention.n_heads=2",
-    "model.decoder.attention.n_kv_heads=2",
-    "model.decoder.attention.d_head=32",
-    "model.decoder.feed_forward.d_ff=256",
-    "training.batch_size=16",
-    "training.evaluate_every=100",
-]
-run = pellucid.train([notes], out="runs/notes", steps=200, settings=small, show=False)
+changes = """
+base = "nano"
+
+[model]
+context_length = 64
+
+[model.decoder]
+n_layers = 2
+
+[training]
+batch_size = 8
+evaluate_every = 100
+"""
+Path("notes.toml").write_text(changes, encoding="utf-8")
+run = pellucid.train([notes], out="runs/notes", steps=200, config_file="notes.toml", show=False)
 run.config
 
 # %% [markdown]
@@ -91,7 +93,7 @@ with open("topics.jsonl", "w", encoding="utf-8") as table:
     for name, text in topics.topics.items():
         table.write(json.dumps({"title": name, "body": text}) + "\n")
 tables = pellucid.train(
-    ["topics.jsonl"], field="body", out="runs/table", steps=20, settings=small, show=False
+    ["topics.jsonl"], field="body", out="runs/table", steps=20, config_file="notes.toml", show=False
 )
 tables
 

@@ -8,18 +8,12 @@
 # %%
 import pellucid
 
-small = [
-    "text.tokenizer.vocab_size=1024",
-    "model.context_length=64",
-    "model.d_model=64",
-    "model.decoder.n_layers=2",
-    "model.decoder.attention.n_heads=2",
-    "model.decoder.attention.n_kv_heads=2",
-    "model.decoder.attention.d_head=32",
-    "model.decoder.feed_forward.d_ff=256",
-    "training.batch_size=16",
-]
-run = pellucid.train(out="runs/open", steps=200, settings=small, show=False)
+run = pellucid.train(
+    out="runs/open",
+    steps=150,
+    settings=["model.context_length=64", "training.batch_size=8"],
+    show=False,
+)
 
 # %% [markdown]
 # ## A trace
@@ -110,7 +104,7 @@ for head in (0, 1):
 
 # %%
 print(f"loss {trace['loss']:.4f}")
-for name in ("L2.residual.grad", "L1.residual.grad", "L0.residual.grad"):
+for name in ("L4.residual.grad", "L2.residual.grad", "L0.residual.grad"):
     print(f"  {name}: length {trace[name].norm():.4f}")
 weight = "decoder.blocks.1.attention.query.weight"
 update = trace.receipt(f"{weight}.next", 0, 0)

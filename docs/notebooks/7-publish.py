@@ -12,18 +12,7 @@ import torch
 import pellucid
 from pellucid.runs import export_run
 
-small = [
-    "text.tokenizer.vocab_size=1024",
-    "model.context_length=64",
-    "model.d_model=64",
-    "model.decoder.n_layers=2",
-    "model.decoder.attention.n_heads=2",
-    "model.decoder.attention.n_kv_heads=2",
-    "model.decoder.attention.d_head=32",
-    "model.decoder.feed_forward.d_ff=256",
-    "training.batch_size=16",
-]
-run = pellucid.train(out="runs/publish", steps=100, settings=small, show=False)
+run = pellucid.train(out="runs/publish", steps=40, settings=["training.batch_size=2"], show=False)
 
 # %% [markdown]
 # ## For transformers

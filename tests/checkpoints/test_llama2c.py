@@ -189,7 +189,7 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     "version 1": (rewrite(struct.pack("<2i", 0x616B3432, 1)), "of version 1; version 0 is read"),
     "nonsense": (rewrite(b"PK\3\4"), "is not a llama2.c model"),
     "odd heads": (rewrite(struct.pack("<4i", 8, 12, 2, 3)), "is not a llama2.c model"),
-    "gone": (lambda file: file.unlink(), "is no published model"),
+    "gone": (lambda file: file.unlink(), "does not exist: pass"),
 }
 
 

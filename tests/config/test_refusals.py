@@ -90,7 +90,7 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "training.clip_norm=0": ("training: clip_norm must be greater than 0, was 0.0",),
     "training.keep_checkpoints=0": ("keep_checkpoints must be at least 1, was 0",),
     "text.held_out=0.6": ("text: held_out", "at most 0.5, was 0.6"),
-    "text.held_out=0": ("held_out must be greater than 0", "memorising"),
+    "text.held_out=0": ("held_out must be greater than 0 and at most 0.5, was 0.0",),
     "text.tokenizer.vocab_size=257": ("text.tokenizer: vocab_size", "at least 258, was 257"),
     "text.corpus={kind='Files', paths=[]}": ("text.corpus: paths must name at least one",),
     "seed=-1": ("seed must be between 0 and 2^63 - 1, was -1",),
@@ -106,7 +106,7 @@ REFUSED: dict[str, tuple[str, ...]] = {
         "training: batch_size must be a multiple of accumulation, was 32 and 5",
     ),
     "schedule={kind='WarmUpStableDecay', warm_up=0.5, decay=0.6, final=0}": (
-        "schedule: decay must be greater than 0 and at most 1 - warm_up = 0.5, was 0.6",
+        "schedule: decay must be at most 1 - warm_up = 0.5, was 0.6",
     ),
     "training.growth={kind='GrowingBatch', first=3, until=0.3}": (
         "training.growth.first doubles until it is training.batch_size, 32: "

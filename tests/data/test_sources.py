@@ -91,6 +91,7 @@ def test_empty_file_is_refused(tmp_path: Path, content: bytes) -> None:
 def test_path_that_does_not_exist_is_refused_with_what_may_be_passed(tmp_path: Path) -> None:
     said = refusal(str(tmp_path / "nowhere"))
     assert "nowhere does not exist: pass a text file, a folder of text files, or -" in said
+    assert refusal("nano").endswith("the preset of that name is --preset nano")
 
 
 def test_folder_is_searched_to_the_bottom_in_the_order_of_paths(tmp_path: Path) -> None:

@@ -83,6 +83,13 @@ def test_preset_is_checked_with_a_text_and_a_tokenizer_of_its_own(tmp_path: Path
     assert "tokens of" in checked.target
 
 
+def test_data_in_the_place_of_the_model_are_named_as_data(tmp_path: Path) -> None:
+    data = tmp_path / "my.txt"
+    data.write_text("the cat sat\n", "utf-8")
+    with pytest.raises(PellucidError, match=r"is no config file .* pellucid check nano .*my\.txt"):
+        check_named(str(data), declared=declare())
+
+
 def test_preset_that_learns_from_columns_asks_for_a_run(tmp_path: Path) -> None:
     with pytest.raises(PellucidError, match="learns from rows of columns"):
         check_named("transformer-base", write_text(tmp_path), declared=declare())

@@ -33,18 +33,13 @@ from pellucid.model import assemble
 from support.faults import FAULTS, text, tiny
 
 OF_PROBES = {fault.code for fault in FAULTS.values()}
-PAGE = Path(__file__).parents[2] / "docs" / "diagnosis.md"
 
 
-def test_every_code_is_described_and_is_on_the_page() -> None:
-    page = PAGE.read_text("utf-8")
+def test_every_code_is_described() -> None:
     for code, told in read_codes().items():
         assert re.fullmatch(r"[A-Z]{3}\d{3}", code)
         assert told.severity in SEVERITIES
         assert all((told.title, told.explanation, told.threshold, told.source, told.fix))
-        row = next(line for line in page.splitlines() if f"`{code}` |" in line)
-        assert f"| {told.severity} | {told.title} | {told.threshold} | {told.source} |" in row
-        assert f'<a id="{code.lower()}">' in row
 
 
 def test_finding_says_itself_as_json_and_as_text() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import pytest
 import torch
@@ -13,18 +12,10 @@ from pellucid.vitals import Rule, VerdictTracker, rules_of, watch
 from pellucid.vitals.async_metrics import Column
 from support.foreign import adam, ids_of, loss_of, made
 
-PAGE = (Path(__file__).parents[2] / "docs" / "vitals.md").read_text(encoding="utf-8")
-
 
 @pytest.mark.parametrize("rule", rules_of().values(), ids=lambda rule: rule.id)
-def test_every_rule_has_a_source_and_stands_on_the_page(rule: object) -> None:
-    assert isinstance(rule, Rule)
+def test_every_rule_has_a_source(rule: Rule) -> None:
     assert rule.source
-    (line,) = (each for each in PAGE.splitlines() if f"| `{rule.id}` |" in each)
-    assert rule.what in line
-    assert rule.only in line
-    for _, limit in rule.limits:
-        assert f"{limit:g}" in line
 
 
 def test_why_says_the_limit_that_was_passed() -> None:

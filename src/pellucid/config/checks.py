@@ -105,6 +105,27 @@ class AtLeast:
         at_least(name, value, self.least)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """Both limits of a number, in the type of a field: `gt` is greater than, `ge` includes it."""
+
+    gt: float = -math.inf
+    ge: float = -math.inf
+    lt: float = math.inf
+    le: float = math.inf
+
+    @property
+    def words(self) -> tuple[str, str]:
+        """Such as `greater than 0` and `at most 1`."""
+        low = f"at least {self.ge:g}" if self.ge > self.gt else f"greater than {self.gt:g}"
+        return low, f"at most {self.le:g}" if self.le < self.lt else f"less than {self.lt:g}"
+
+    def __call__(self, name: str, value: float) -> None:
+        """Refuse a value outside the limits."""
+        if not (self.gt < value < self.lt and self.ge <= value <= self.le):
+            raise ConfigError(f"{name} must be {' and '.join(self.words)}, was {value}")
+
+
 def _fractions(name: str, values: tuple[float, ...]) -> None:
     for value in values:
         fraction(name, value)
@@ -125,6 +146,9 @@ NotNegative = Annotated[float, AtLeast(0)]
 Positive = Annotated[float, positive]
 Fraction = Annotated[float, fraction]
 PositiveFraction = Annotated[float, positive, fraction]
+#: A share that may be all, or all but nothing.
+Share = Annotated[float, Interval(ge=0, le=1)]
+PositiveShare = Annotated[float, Interval(gt=0, le=1)]
 Betas = Annotated[tuple[float, float], _fractions]
 Factors = Annotated[tuple[float, ...], _factors]
 Paths = Annotated[tuple[str, ...], _file_or_folder]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pellucid.config.checks import Checked, Count, Positive
+from pellucid.config.checks import Checked, Count, Positive, PositiveShare
 from pellucid.errors import ConfigError
 
 
@@ -70,15 +70,11 @@ class BatchNorm(Checked):
 
     Attributes:
         eps: added to the variance.
-        momentum: the share of a new batch in the running statistics: more than 0, at most 1.
+        momentum: the share of a new batch in the running statistics.
     """
 
     eps: Positive
-    momentum: float
-
-    def _check(self) -> None:
-        if not 0 < self.momentum <= 1:
-            raise ConfigError(f"momentum must be in (0, 1], was {self.momentum}")
+    momentum: PositiveShare
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pellucid.config.checks import AtLeast, Checked, Count, Fraction, NotNegative, Positive
+from pellucid.config.checks import (
+    AtLeast,
+    Checked,
+    Count,
+    Fraction,
+    Interval,
+    NotNegative,
+    Positive,
+    PositiveFraction,
+    Share,
+)
 from pellucid.errors import ConfigError
 
 
@@ -35,24 +45,22 @@ class MLM(Checked):
     BERT has 15%; of these 80% masked, 10% replaced.
 
     Attributes:
-        chosen: the share of tokens to predict: more than 0, less than 1.
+        chosen: the share of tokens to predict.
         masked: the share of these that becomes the mask token.
         replaced: the share of these that becomes a random token; with `masked` at most 1. The
             others stay unchanged.
         whole_words: whether all tokens of a word are chosen together.
     """
 
-    chosen: float
-    masked: float
-    replaced: float
+    chosen: PositiveFraction
+    masked: Share
+    replaced: Share
     whole_words: bool = False
 
     def _check(self) -> None:
-        if not 0 < self.chosen < 1:
-            raise ConfigError(f"chosen must be between 0 and 1, was {self.chosen}")
-        if min(self.masked, self.replaced) < 0 or self.masked + self.replaced > 1:
+        if self.masked + self.replaced > 1:
             raise ConfigError(
-                "masked and replaced must be shares that add up to at most 1, were "
+                "masked and replaced must add up to at most 1, were "
                 f"{self.masked} and {self.replaced}"
             )
 
@@ -64,18 +72,12 @@ class SpanCorruption(Checked):
     Each span leaves one sentinel token in the text that the encoder reads.
 
     Attributes:
-        corrupted: the share of tokens that is cut out: more than 0, less than 1.
-        mean_span: how many tokens a span has on average: at least 1.
+        corrupted: the share of tokens that is cut out.
+        mean_span: how many tokens a span has on average.
     """
 
-    corrupted: float
-    mean_span: float
-
-    def _check(self) -> None:
-        if not 0 < self.corrupted < 1:
-            raise ConfigError(f"corrupted must be between 0 and 1, was {self.corrupted}")
-        if self.mean_span < 1:
-            raise ConfigError(f"mean_span must be at least 1, was {self.mean_span}")
+    corrupted: PositiveFraction
+    mean_span: Annotated[float, AtLeast(1)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,17 +146,13 @@ class Distillation(Checked):
         divergence: D: KL(teacher || student), which covers all modes of the teacher; KL(student ||
             teacher), which seeks its strongest modes; or a mixture of both.
         temperature: T, the divisor of both logits.
-        hard_weight: the weight of the text itself, from 0 to 1.
+        hard_weight: the weight of the text itself.
     """
 
     teacher: str
     divergence: Literal["forward", "reverse", "jensen_shannon"]
     temperature: Positive
-    hard_weight: float
-
-    def _check(self) -> None:
-        if not 0 <= self.hard_weight <= 1:
-            raise ConfigError(f"hard_weight must be between 0 and 1, was {self.hard_weight}")
+    hard_weight: Share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,19 +165,14 @@ class DPO(Checked):
     Attributes:
         beta: the weight of the distance from the reference.
         loss: -log sigmoid(z), or max(0, 1 - z).
-        label_smoothing: the share of pairs assumed to be the wrong way round: less than 0.5; 0 with
-            "hinge".
+        label_smoothing: the share of pairs assumed to be the wrong way round; 0 with "hinge".
     """
 
     beta: Positive
     loss: Literal["sigmoid", "hinge"]
-    label_smoothing: float
+    label_smoothing: Annotated[float, Interval(ge=0, lt=0.5)]
 
     def _check(self) -> None:
-        if not 0 <= self.label_smoothing < 0.5:
-            raise ConfigError(
-                f"label_smoothing must be at least 0 and less than 0.5, was {self.label_smoothing}"
-            )
         if self.loss == "hinge" and self.label_smoothing:
             raise ConfigError("label_smoothing must be 0 with the hinge loss, which has no labels")
 

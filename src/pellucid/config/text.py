@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pellucid.config.checks import AtLeast, Checked, Paths, Positive
+from pellucid.config.checks import AtLeast, Checked, Interval, Paths, Positive
 from pellucid.config.corpora import Rows
 from pellucid.errors import ConfigError
 
@@ -183,8 +183,9 @@ class Text(Checked):
     Attributes:
         corpus: the documents or the rows.
         tokenizer: how to cut them into tokens.
-        held_out: the share of all bytes that the run does not train on, but evaluates on: more than
-            0, at most 0.5. Rows with the same prompt, source or text always go to the same side.
+        held_out: the share of all bytes that the run does not train on, but evaluates on: without
+            it you cannot tell learning from memorising. Rows with the same prompt, source or text
+            always go to the same side.
         drop_duplicates: whether to use only the first of documents with exactly the same text.
             pellucid counts them in both cases.
         special: special tokens of a trained tokenizer: a mask for hidden tokens, which `MLM` needs,
@@ -193,13 +194,6 @@ class Text(Checked):
 
     corpus: Corpus
     tokenizer: Tokenizer
-    held_out: float
+    held_out: Annotated[float, Interval(gt=0, le=0.5)]
     drop_duplicates: bool
     special: SpecialTokens = ()
-
-    def _check(self) -> None:
-        if not 0 < self.held_out <= 0.5:
-            raise ConfigError(
-                f"held_out must be greater than 0 and at most 0.5, was {self.held_out}: "
-                "without held-out text you cannot tell learning from memorising"
-            )

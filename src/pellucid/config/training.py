@@ -11,6 +11,7 @@ from pellucid.config.checks import (
     Fraction,
     Positive,
     PositiveFraction,
+    PositiveShare,
 )
 from pellucid.errors import ConfigError
 
@@ -58,19 +59,18 @@ class WarmUpStableDecay(Checked):
 
     Attributes:
         warm_up: the share of all steps in which the rate grows.
-        decay: the share of all steps in which it falls: more than 0, at most 1 - `warm_up`.
+        decay: the share of all steps in which it falls, at most 1 - `warm_up`.
         final: the share of the peak at the end.
     """
 
     warm_up: Fraction
-    decay: float
+    decay: PositiveShare
     final: Fraction
 
     def _check(self) -> None:
-        if not 0 < self.decay <= 1 - self.warm_up:
+        if self.decay > 1 - self.warm_up:
             raise ConfigError(
-                f"decay must be greater than 0 and at most 1 - warm_up = {1 - self.warm_up}, "
-                f"was {self.decay}"
+                f"decay must be at most 1 - warm_up = {1 - self.warm_up}, was {self.decay}"
             )
 
 

@@ -22,6 +22,7 @@ from pellucid.data.documents import Document, Piece, ReadCounts, join_pieces
 from pellucid.data.streams import PIPED, Piped, inner_name, opened
 from pellucid.data.table_rows import TABLES, Row, read_table
 from pellucid.errors import TextError
+from pellucid.presets import PRESETS
 from pellucid.reader import is_pipe
 
 PROSE = (".txt", ".text", ".md", ".markdown", ".rst", ".adoc", ".org", ".tex", ".bib")
@@ -219,9 +220,10 @@ def _find_files(
     if place.exists():
         return [place]
     if not glob.has_magic(name):
+        preset = f"; the preset of that name is --preset {name}" if name in PRESETS else ""
         raise TextError(
             f"{name} does not exist: pass a text file, a folder of text files, or - for standard "
-            "input"
+            f"input{preset}"
         )
     matches = [Path(match) for match in sorted(glob.glob(name, recursive=True))]
     files = [match for match in matches if not match.is_dir()]

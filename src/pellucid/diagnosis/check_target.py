@@ -26,7 +26,7 @@ from pellucid.errors import PellucidError, TextError
 from pellucid.model import Transformer, assemble
 from pellucid.objectives import NextToken
 from pellucid.presets import PRESETS
-from pellucid.reader import LARGE, read_text
+from pellucid.reader import LARGE, read_text, read_toml
 from pellucid.runs import Run, learns_from_rows, load
 from pellucid.runs.build import with_vocabulary
 from pellucid.runs.prepare_text import ready_text
@@ -94,10 +94,23 @@ def check_named(
             f"token ids are for the model of a run or of a Hugging Face directory, and {name} has "
             "no weights yet: leave --ids out, or name a folder"
         )
+    if path.is_file() and path.suffix != ".toml":
+        _refuse_data(path)
     paths = [] if text is None else [text]
     source: dict[str, Any] = {"config_file": path} if path.is_file() else {"preset": name}
     run = resolve_config(paths, **source)
     return _check_config(name, run, None if text is None else Path(text), declared, ignore)
+
+
+def _refuse_data(path: Path) -> None:
+    """Say that a file which is no TOML is not the model, but may be its data."""
+    try:
+        read_toml(path)
+    except PellucidError:
+        raise PellucidError(
+            f"{path} is no config file (TOML): name a run, a Hugging Face directory, a preset or a "
+            f"config file first, and data second, such as pellucid check nano {path}"
+        ) from None
 
 
 def _check_config(

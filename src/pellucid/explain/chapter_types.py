@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from pellucid.explain.expressions import Expression, evaluate
+from pellucid.printable import printable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +66,13 @@ class Receipt:
     list_operands: Callable[[], tuple[Operand, ...]] = field(
         default=_no_operands, repr=False, compare=False
     )
+
+    def __str__(self) -> str:
+        comparison = "agrees" if self.agrees else "differs"
+        return printable(
+            f"{self.title}\n{self.formula} = {self.recomputed:.6g}\n"
+            f"the model has {self.model:.6g}: it {comparison}   {self.address}   {self.source}"
+        )
 
     @property
     def value(self) -> float:

@@ -97,6 +97,11 @@ def import_model(
         words = _llama2c_words(source, tokenizer_path, model)
         family, dropped_tensors = _LLAMA2C, {}
         run = wrap_model(model, RunFolder(out).tokenizer)
+    elif not source.exists():
+        raise RunError(
+            f"{source} does not exist: pass a folder, a .bin file of llama2.c, or the name of a "
+            "model on a hub, such as openai-community/gpt2"
+        )
     else:
         raise RunError(
             f"{source} is no published model: expected a folder with config.json and safetensors, "

@@ -191,11 +191,16 @@ def read_plan(folder: RunFolder) -> config.Plan:
     Raises:
         RunError: it is missing or damaged.
     """
+    if not folder.plan.exists():
+        raise RunError(
+            f"{folder.plan} is missing: an imported model has none, and cannot be continued; "
+            f"train on from its weights with pellucid train TEXT --from {folder.path}"
+        )
     try:
         return decode(config.Plan, reader.read_json(folder.plan), "plan")
     except PellucidError as error:
         raise RunError(
-            f"{folder.plan} is missing or damaged ({error}): the run cannot be continued, but "
+            f"{folder.plan} is damaged ({error}): the run cannot be continued, but "
             "its checkpoints can be used"
         ) from None
 

@@ -12,6 +12,7 @@ import textwrap
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from pellucid import printable
 from pellucid.errors import Interrupted, PellucidError
 from pellucid.json_text import json_text
 
@@ -78,10 +79,10 @@ def can_ask() -> bool:
 
 
 def replace_unknown_letters() -> None:
-    """Print a question mark for a letter that the terminal cannot show."""
+    """Print ASCII for a sign that the stream cannot encode, and `?` for any other letter."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
+            stream.reconfigure(errors=printable.ERRORS)
 
 
 def print_json(result: Any) -> None:

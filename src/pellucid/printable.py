@@ -1,0 +1,41 @@
+"""Signs that an output cannot encode, as ASCII: `×` is `x`, `→` is `->`, an unknown letter is `?`.
+
+The command line gives `ERRORS` to its streams. What is printed from Python goes through
+`printable`, because the stream belongs to the caller there.
+"""
+
+from __future__ import annotations
+
+import codecs
+import sys
+
+#: The `errors` of a stream that writes ASCII for the signs that it cannot encode.
+ERRORS = "pellucid.ascii"
+_ASCII = {
+    "×": "x", "·": "*", "–": "-", "…": "...", "→": "->", "←": "<-", "−": "-", "±": "+-",
+    "≈": "~", "≤": "<=", "≥": ">=", "≠": "!=", "∞": "inf", "✓": "ok", "●": "*", "Σ": "sum",
+    "√": "sqrt", "‖": "||", "²": "^2", "ᵀ": "^T", "ᵗ": "^t", "₁": "_1", "₂": "_2", "β": "beta",
+    "π": "pi", "θ": "theta", "μ": "mu", "σ": "sigma", "φ": "phi", "─": "-", "│": "|", "├": "|",
+    "└": "`", "█": "#", "▓": "#", "▒": "+", "░": ".",
+}  # fmt: skip
+
+
+def printable(text: str) -> str:
+    """The text as standard output can encode it.
+
+    >>> "2 × 3 → 6 ≠ 漢".encode("ascii", ERRORS)
+    b'2 x 3 -> 6 != ?'
+    """
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    return text.encode(encoding, ERRORS).decode(encoding)
+
+
+def _spell(error: UnicodeError) -> tuple[str, int]:
+    """What stands for the part of a text that cannot be encoded, and where the text continues."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    unknown = error.object[error.start : error.end]
+    return "".join(_ASCII.get(letter, "?") for letter in unknown), error.end
+
+
+codecs.register_error(ERRORS, _spell)
