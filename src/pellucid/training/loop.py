@@ -14,7 +14,7 @@ import torch
 
 from pellucid import native
 from pellucid.batches import Batch
-from pellucid.checkpoints import Checkpoint, Shares
+from pellucid.checkpoints import Checkpoint
 from pellucid.errors import NonFiniteError, PellucidError
 from pellucid.signals import name_of
 from pellucid.training import events
@@ -22,10 +22,10 @@ from pellucid.training.energy import EnergyMeter
 from pellucid.training.forecast import Work
 from pellucid.training.interrupts import Interrupts, Requests, first_failure, interruption
 from pellucid.training.job import Job, Progress, early_end, evaluated
-from pellucid.training.non_finite import refusal, set_aside
-from pellucid.training.randomness import generator_states, seed_step
+from pellucid.training.leave_aside import leave_aside
+from pellucid.training.randomness import seed_step
 from pellucid.training.run_clock import RunClock
-from pellucid.training.saving import Saver
+from pellucid.training.saving import Saver, checkpoint_of
 from pellucid.training.stepper import Stepper
 
 
@@ -266,41 +266,12 @@ class _Loop:
             self.emit(events.CheckpointSaved(step=saved.step, path=saved.path, best=saved.best))
 
     def checkpoint(self) -> Checkpoint:
-        trained, (tensors, generators) = self.stepper.state(), generator_states()
-        return Checkpoint(
-            model=trained.model,
-            optimiser=trained.optimiser,
-            random=tensors,
-            state={
-                "progress": self.progress.as_saved(),
-                "position": self.job.rows_before(self.progress.step),
-                "generators": generators,
-                **self.clock.as_saved(),
-                **self.job.facts,
-            },
-            shares=None if trained.places is None else Shares(trained.places, self.job.world.size),
-        )
+        return checkpoint_of(self.job, self.stepper, self.progress, self.clock.as_saved())
 
     def stop_non_finite(self, step: int) -> None:
         """Name the culprit of the update that follows `step` updates, set the state aside, stop."""
-        job = self.job
         self.finish_saving(wait=True)
-        culprit = self.stepper.find_culprit(lambda: job.batch_of(step), step=step)
-        batch, trained = job.batch_of(step), self.stepper.state()
-        trained = trained if trained.places is None else self.stepper.whole_state()
-        tensors = {
-            "model": trained.model,
-            "optimiser": trained.optimiser,
-            "batch": batch.named_tensors(),
-        }
-        folder = job.non_finite_folder / f"step-{step}"
-        target = job.world.led(set_aside)(folder, tensors, step, culprit)
-        self.emit(
-            events.StoppedNonFinite(
-                step=step, what=culprit.kind, where=culprit.place, aside=str(target)
-            )
-        )
-        raise NonFiniteError(refusal(step, culprit, target))
+        raise leave_aside(self.job, self.stepper, step, self.emit)
 
     @contextmanager
     def inspecting(self) -> Generator[None]:

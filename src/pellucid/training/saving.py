@@ -7,11 +7,41 @@ from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
-from pellucid.checkpoints import Checkpoint
-from pellucid.training.job import Job, save_together
+from pellucid.checkpoints import Checkpoint, Shares
+from pellucid.training.job import Job, Progress, save_together
+from pellucid.training.randomness import generator_states
+from pellucid.training.stepper import Stepper
+
+
+def checkpoint_of(
+    job: Job, stepper: Stepper, progress: Progress, clock: Mapping[str, Any]
+) -> Checkpoint:
+    """The state of a training between two updates.
+
+    Args:
+        job: everything that the run is made of.
+        stepper: makes its updates.
+        progress: how far the run is.
+        clock: what its clock saves.
+    """
+    trained, (tensors, generators) = stepper.state(), generator_states()
+    return Checkpoint(
+        model=trained.model,
+        optimiser=trained.optimiser,
+        random=tensors,
+        state={
+            "progress": progress.as_saved(),
+            "position": job.rows_before(progress.step),
+            "generators": generators,
+            **clock,
+            **job.facts,
+        },
+        shares=None if trained.places is None else Shares(trained.places, job.world.size),
+    )
 
 
 @dataclass(frozen=True, slots=True)
