@@ -40,7 +40,7 @@ from pellucid.vitals.update_sizes import Optimisers, rate_of, unwrap_optimisers
 from pellucid.vitals.verdicts import VerdictTracker
 
 #: Updates whose losses and rates are judged together: one at a time, each would cost more.
-_TOGETHER = 8
+_BATCHED_UPDATES = 8
 
 
 class Watch(InsideLook):
@@ -240,7 +240,7 @@ class Watch(InsideLook):
             with self._schedule.look("inside"):
                 self.guard("update.kl_*", runner.record_change, predicted, self._metrics)
         self._losses.end_update(self.updates, self._first_batch)
-        if self._metrics.is_busy or self._ranks is not None or self.updates % _TOGETHER == 0:
+        if self._metrics.is_busy or self._ranks is not None or self.updates % _BATCHED_UPDATES == 0:
             self.guard("readings", self._turn)
         if self.stops_clock:
             self._schedule.clock.pause()

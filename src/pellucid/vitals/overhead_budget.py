@@ -81,16 +81,16 @@ class OverheadBudget:
 class Clock:
     """Seconds of training and seconds of watching, also those that the device has not reported.
 
-    All work of a watch happens between `enter` and `leave`, so that whatever it does while training
-    runs is counted: a part within another one counts once. On a GPU a reading returns before it is
-    done. Events measure its time there, and `settle` reads them later.
+    All work of a watch happens between `enter` and `finish`, so that whatever it does while
+    training runs is counted: a part within another one counts once. On a GPU a reading returns
+    before it is done. Events measure its time there, and `settle` reads them later.
     """
 
     def __init__(self) -> None:
         self.watching = 0.0
         self._is_inside = False
         #: seconds that count neither as training nor as watching
-        self._left_out = 0.0
+        self._excluded = 0.0
         self._started_at: float | None = None
         self._before = 0.0
         self._owed: list[tuple[Any, Any, float, OverheadBudget]] = []
@@ -106,7 +106,7 @@ class Clock:
             self._started_at = None
 
     def _now(self) -> float:
-        return time.perf_counter() - self._left_out
+        return time.perf_counter() - self._excluded
 
     @contextmanager
     def stopped(self) -> Generator[None]:
@@ -115,7 +115,7 @@ class Clock:
         try:
             yield
         finally:
-            self._left_out += time.perf_counter() - started
+            self._excluded += time.perf_counter() - started
 
     @property
     def training(self) -> float:
@@ -130,26 +130,26 @@ class Clock:
         self._is_inside = True
         return self._now()
 
-    def leave(self, entered: float | None) -> None:
+    def finish(self, started_at: float | None) -> None:
         """Watching ends.
 
         Args:
-            entered: What `enter` returned.
+            started_at: What `enter` returned.
         """
-        if entered is not None:
+        if started_at is not None:
             self._is_inside = False
-            self.watching += self._now() - entered
+            self.watching += self._now() - started_at
 
     @contextmanager
     def look(self, budget: OverheadBudget, device: torch.device) -> Generator[None]:
         """Count the time within as watching, paid from `budget`."""
         began, ended = _marks(device)
-        entered, started = self.enter(), time.perf_counter()
+        started_at, started = self.enter(), time.perf_counter()
         try:
             yield
         finally:
             seconds = time.perf_counter() - started
-            self.leave(entered)
+            self.finish(started_at)
             budget.paid(seconds)
             if began is not None:
                 ended.record()
@@ -183,11 +183,11 @@ class TimedGuard(Guard):
         **kwargs: Arguments.kwargs,
     ) -> Result | None:
         """The result of the call, as `Guard` gives it."""
-        entered = self._clock.enter()
+        started_at = self._clock.enter()
         try:
             return super().__call__(part, call, *args, **kwargs)
         finally:
-            self._clock.leave(entered)
+            self._clock.finish(started_at)
 
 
 def _marks(device: torch.device) -> tuple[Any, Any]:

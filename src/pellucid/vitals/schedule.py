@@ -74,7 +74,7 @@ class LookSchedule:
         credited = self.credited
         due: set[Kind] = set()
         for kind in KINDS:
-            cost = sum(self._budgets[one].last for one in {*due, kind})
+            cost = sum(self._budgets[due_kind].last for due_kind in {*due, kind})
             if not self.fits(cost, credited):
                 continue
             if self._takes_repetition(kind, step):
@@ -116,11 +116,11 @@ class LookSchedule:
         if self.share is None:
             return True
         usual, training = 0.0, self.clock.training
-        before, work_before = self._warm or (training, 0.0)
-        if training > before:
-            work = self.clock.watching - self._spent - work_before
-            usual = min(max(0.0, work / (training - before)), _MOST_USUAL * self.share)
-        total = self._spent + cost + work_before + usual * (credited - before)
+        warm_seconds, first_work = self._warm or (training, 0.0)
+        if training > warm_seconds:
+            work = self.clock.watching - self._spent - first_work
+            usual = min(max(0.0, work / (training - warm_seconds)), _MOST_USUAL * self.share)
+        total = self._spent + cost + first_work + usual * (credited - warm_seconds)
         return total <= self.share * credited
 
     def doubt(self, signs: Iterable[str], step: int) -> None:

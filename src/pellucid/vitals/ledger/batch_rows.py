@@ -62,7 +62,7 @@ def row_checksums(batches: Sequence[Rows | None]) -> Float[Tensor, "batches 1+ro
 
 
 def _padded(rows: Tensor, width: int) -> Tensor:
-    """Rows with zeros after them, as many and as long as those of other batches."""
+    """Rows with zeros after them: `ROWS` of this width."""
     missing = (0, width - rows.shape[1], 0, ROWS - rows.shape[0])
     return torch.nn.functional.pad(rows, missing) if any(missing) else rows
 

@@ -148,8 +148,8 @@ def _undone(change: Tensor, gap: Tensor) -> Tensor:
     A mask of pruned weights takes back its own part alone, and a norm the part along the weights.
     """
     ratio = -gap[1:] / change[:-1]
-    has_moved = ratio.isfinite()
-    share = _low_quantile(ratio.masked_fill(~has_moved, math.inf), has_moved.sum(1))
+    is_finite = ratio.isfinite()
+    share = _low_quantile(ratio.masked_fill(~is_finite, math.inf), is_finite.sum(1))
     return torch.cat([share.new_full((1,), -1.0), share])
 
 
@@ -165,10 +165,10 @@ def _low_quantile(x: Tensor, counts: Tensor) -> Tensor:
     place = (counts - 1).clamp_min(0).to(x) * _STAYED
     n_lowest = min(x.shape[1], math.floor(x.shape[1] * _STAYED) + 2)
     lowest = x.topk(n_lowest, 1, largest=False).values
-    below = place.floor()
-    above = (below + 1).clamp_max(n_lowest - 1)
-    low, high = (lowest.gather(1, i.long()[:, None])[:, 0] for i in (below, above))
-    weight = place - below
+    low_place = place.floor()
+    high_place = (low_place + 1).clamp_max(n_lowest - 1)
+    low, high = (lowest.gather(1, i.long()[:, None])[:, 0] for i in (low_place, high_place))
+    weight = place - low_place
     return torch.where(counts == 0, -1.0, torch.where(weight == 0, low, low.lerp(high, weight)))
 
 
