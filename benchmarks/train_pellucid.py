@@ -94,7 +94,7 @@ class Updates:
     def report(self) -> None:
         """What the loop tells every few updates."""
         assert self.observe is not None
-        rows, speed = self.meter.read()
+        rows, speed, _ = self.meter.read()
         self.observe(
             events.Logged(
                 step=self.step,

@@ -18,6 +18,7 @@ import statistics
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +38,11 @@ WIDTH: dict[str, Any] = {
 }
 
 
-def gpt2() -> Any:
+def gpt2(width: int = 128, layers: int = 4) -> Any:
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    return GPT2LMHeadModel(GPT2Config(n_embd=128, n_layer=4, n_head=4, n_positions=TIME, **WIDTH))
+    shape = {"n_embd": width, "n_layer": layers, "n_head": 4, "n_positions": TIME}
+    return GPT2LMHeadModel(GPT2Config(**shape, **WIDTH))
 
 
 def llama() -> Any:
@@ -59,6 +61,7 @@ def t5() -> Any:
 
 MODELS: dict[str, tuple[Callable[[], Any], int]] = {"gpt2": (gpt2, 1), "llama": (llama, 1)}
 MODELS |= {"t5, two parts": (t5, 2)}
+MODELS |= {"small gpt2": (partial(gpt2, 64, 2), 1), "wide gpt2": (partial(gpt2, 320, 6), 1)}
 
 
 class Side:
@@ -70,8 +73,16 @@ class Side:
         self.stack = ExitStack()
         self.watch = None
         self.randomness = torch.get_rng_state()
+        self.probe = 0.0
         if watched:
             self.watch = self.stack.enter_context(watch(model, self.optimizer, clip_norm=1.0))
+            self.run_probe, self.watch.first_call.run = self.watch.first_call.run, self.time_probe
+
+    def time_probe(self, *arguments: Any) -> None:
+        """The probe of the first call, and its processor seconds."""
+        started = time.process_time()
+        self.run_probe(*arguments)
+        self.probe += time.process_time() - started
 
     def turn(self, updates: int) -> float:
         """Processor seconds of some updates."""
@@ -115,6 +126,8 @@ def measure(name: str, updates: int, turn: int) -> dict[str, Any]:
             turns[side].append(sides[side].turn(turn))
     watched = sides["watched"].watch
     assert watched is not None
+    probe = sides["watched"].probe
+    totals = {side: first[side] + sum(turns[side]) for side in sides}
     ratios = [b / a - 1 for a, b in zip(turns["alone"], turns["watched"], strict=True)]
     marks = watched.state.marks
     result = {
@@ -122,7 +135,9 @@ def measure(name: str, updates: int, turn: int) -> dict[str, Any]:
         "longer_after_the_first": sum(turns["watched"]) / sum(turns["alone"]) - 1,
         "median_of_turns": statistics.median(ratios),
         "quartiles_of_turns": statistics.quantiles(ratios)[::2],
+        "longer_over_the_run": (totals["watched"] - probe) / totals["alone"] - 1,
         "first_update": first,
+        "probe": probe,
         "said_by_itself": watched.cost.share,
         "readings": watched.cost.n_readings,
         "updates_in_the_ledger": marks["bare"].n_seeable if "bare" in marks else 0,
@@ -144,8 +159,9 @@ def table(found: dict[str, Any]) -> str:
         machine_line(found),
         "",
         "| model | ms an update | longer after the first update | median of turns (quartiles) | "
-        "first update, watched and alone | in the ledger | same weights |",
-        "|---|---|---|---|---|---|---|",
+        "longer over the run | counted | first update, watched, its probe, alone | in the ledger | "
+        "same weights |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for name, one in found["models"].items():
         low, high = one["quartiles_of_turns"]
@@ -153,7 +169,8 @@ def table(found: dict[str, Any]) -> str:
         lines.append(
             f"| {name} | {one['ms_an_update']:.1f} | {one['longer_after_the_first']:+.1%} | "
             f"{one['median_of_turns']:+.1%} ({low:+.1%} to {high:+.1%}) | "
-            f"{first['watched']:.2f} s, {first['alone']:.2f} s | "
+            f"{one['longer_over_the_run']:+.1%} | {one['said_by_itself']:.1%} | "
+            f"{first['watched']:.2f} s, {one['probe']:.2f} s, {first['alone']:.2f} s | "
             f"{one['updates_in_the_ledger']} of {one['updates']} | "
             f"{'yes' if one['same_weights'] else 'no'} |"
         )

@@ -199,7 +199,7 @@ def _translating(
 
     @functools.wraps(function)
     def call(*args: Any, **keywords: Any) -> Any:
-        for old in keywords.keys() & new_words.keys():
+        for old in keywords.keys() & new_words.keys() if keywords else ():
             warn_renamed(f"the argument {old} of {path}", new_words[old])
             keywords[new_words[old]] = keywords.pop(old)
         return function(*args, **keywords)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from pellucid.vitals.call.row_content import one_token
-from pellucid.vitals.ledger.batch_rows import ROWS, row_checksums
+from pellucid.vitals.ledger.batch_rows import ROWS, first_rows, row_checksums
 
 
 def test_a_row_has_one_checksum_with_any_padding_and_any_mask() -> None:
@@ -14,25 +14,25 @@ def test_a_row_has_one_checksum_with_any_padding_and_any_mask() -> None:
     right, left = torch.cat([text, padding], 1), torch.cat([padding, text], 1)
     masked = text.masked_fill(torch.arange(20) % 3 == 0, 3)
     labels = text.masked_fill(masked != 3, -100)
-    numbers = [
-        row_checksums(text),
-        row_checksums(right, (right > 0).long()),
-        row_checksums(left, (left > 0).long()),
-        row_checksums(masked, None, labels),
+    batches = [
+        first_rows(text),
+        first_rows(right, (right > 0).long()),
+        first_rows(left, (left > 0).long()),
+        first_rows(masked, None, labels),
     ]
-    assert len({tuple(number.tolist()) for number in numbers if number is not None}) == 1
-    assert numbers[0] is not None
-    assert numbers[0][0] == 20
+    numbers = row_checksums(batches)
+    assert len({tuple(number) for number in numbers.tolist()}) == 1
+    assert numbers[0, 0] == 20
+    assert torch.equal(row_checksums([None, batches[0]]), numbers[:2] * torch.tensor([[0.0], [1]]))
 
 
 def test_other_rows_have_other_checksums() -> None:
     draws = torch.Generator().manual_seed(0)
     rows = torch.randint(50, (500, 20), generator=draws)
     rows[1] = rows[0].flip(0)
-    pieces = [row_checksums(rows[i : i + ROWS]) for i in range(0, len(rows), ROWS)]
-    numbers = [value for piece in pieces if piece is not None for value in piece[1:].tolist()]
-    assert len(set(numbers)) == len(rows)
-    assert row_checksums(rows[0]) is None
+    pieces = row_checksums([first_rows(rows[i : i + ROWS]) for i in range(0, len(rows), ROWS)])
+    assert len({*pieces[:, 1:].flatten().tolist(), 0.0}) == len(rows) + 1
+    assert first_rows(rows[0]) is None
 
 
 def test_rows_of_one_token_are_known_between_their_ends_and_padding_is_none() -> None:

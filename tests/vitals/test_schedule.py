@@ -54,7 +54,8 @@ def looks(
             rounds.doubt(("attention.max_logit",), step)
         if sick(step) and rounds.is_due("gradients"):
             rounds.doubt(("gradient.rms_t",), step)
-        if share is not None and step > 100 and rounds.cost.training_seconds >= 20:
+        is_paid_off = step >= 1000 or (step > 100 and rounds.cost.training_seconds >= 20)
+        if share is not None and is_paid_off:
             assert rounds.cost.share <= share
     return made
 
@@ -75,10 +76,10 @@ def test_what_is_sick_is_seen_again_soon_and_costs_the_share_all_the_same(clock:
     assert any(step - first in range(1, 5) for step in late["inside"])
 
 
-def test_of_tiny_updates_looks_on_credit_are_paid_off_after_twenty_seconds(clock: Clock) -> None:
+def test_of_tiny_updates_looks_on_credit_are_paid_off_after_a_thousand(clock: Clock) -> None:
     made = looks(clock, 7000, TINY, sick=lambda step: step < 50)
-    assert made["inside"][:3] == [1, 4, 7]
-    assert not any(7 < step < 1500 for step in made["inside"])
+    assert made["inside"][:2] == [1, 4]
+    assert not any(4 < step < 1000 for step in made["inside"])
     assert made["inside"][-1] > 6000
 
 

@@ -28,6 +28,11 @@ class AsyncMetrics:
         self._tensors: list[Tensor] = []
         self._in_flight: tuple[int, list[Column], Tensor, Any] | None = None
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether there are numbers of this step, or of one before that are on their way."""
+        return bool(self._tensors) or self._in_flight is not None
+
     def record(
         self, id: str, values: Tensor | Callable[[], Tensor], places: tuple[str, ...] = ("",)
     ) -> None:

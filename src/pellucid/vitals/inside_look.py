@@ -13,7 +13,6 @@ from pellucid.parallel.collect import Collect, collect, is_share, whole_tensor
 from pellucid.training import Guard
 from pellucid.vitals.async_metrics import AsyncMetrics
 from pellucid.vitals.model_parts import bare, called_module, part_ids, study
-from pellucid.vitals.part_losses import Readings
 from pellucid.vitals.predictions import Other, Predicted
 from pellucid.vitals.probe import Probe, ProbeRunner
 from pellucid.vitals.ranks.ranks import Ranks
@@ -104,26 +103,26 @@ class InsideLook(WatchReport):
                 None if others is None else partial(self._agree, SharedLooks(others, self.guard))
             )
         if others is not None and self._probe is None and self._optimisers:
-            anatomy, optimisers, clock = self._anatomy, self._optimisers, self._schedule.clock
-            self._ranks = Ranks(others, model, anatomy, optimisers, self.guard, clock)
+            self._ranks = Ranks(others, model, self._anatomy, self._optimisers, self.guard)
             self._ranks.attach(called_module(model), self._hooks)
 
     def _agree(self, shared: SharedLooks, step: int, due: set[Kind]) -> set[Kind]:
         """The looks that all ranks take now; if one is missing, each goes on alone."""
-        agreed = self.guard("looks of all ranks", shared.agree, step, due)
+        with self._schedule.clock.stopped():  # a slow rank is no cost of watching
+            agreed = self.guard("looks of all ranks", shared.agree, step, due)
         if agreed is None:
             self._schedule.agree, self._reads_whole = None, False
             self._study_model()
         return due - {"inside"} if agreed is None else agreed
 
-    def _share_loss(self, ranks: Ranks, step: int, readings: Readings) -> Readings:
-        """Judge the mean loss of all ranks, once they have shown theirs; the other readings."""
-        for column, values in readings:
-            if column.id == "loss":
-                ranks.add_loss(step, values[0])
-        for loss_step, loss in self.guard("ranks", ranks.whole_losses) or []:
-            self._judge.loss(loss_step, loss)
-        return [reading for reading in readings if reading[0].id != "loss"]
+    def _judge_losses(self, losses: list[tuple[int, float]]) -> None:
+        """Judge the losses of updates, or the means of all ranks, once these have shown theirs."""
+        if self._ranks is not None and "ranks" not in self.guard.off:
+            for step, loss in losses:
+                self._ranks.add_loss(step, loss)
+            losses = self.guard("ranks", self._ranks.whole_losses) or []
+        for step, loss in losses:
+            self._judge.loss(step, loss)
 
     # ---- the look
 

@@ -16,14 +16,15 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from pellucid.errors import ConfigError
-from pellucid.training import Guard, guarded
+from pellucid.training import guarded
 from pellucid.vitals.async_metrics import AsyncMetrics, Column
 from pellucid.vitals.call.first_call import FirstCallProbe
 from pellucid.vitals.inside_look import InsideLook
 from pellucid.vitals.ledger.ledger import COLUMN, Ledger
 from pellucid.vitals.logs import Log, log_to, send_signs
 from pellucid.vitals.model_parts import called_module
-from pellucid.vitals.part_losses import Losses, take_logged
+from pellucid.vitals.overhead_budget import TimedGuard
+from pellucid.vitals.part_losses import LOSS, Losses, losses_in, take_logged
 from pellucid.vitals.predictions import Other
 from pellucid.vitals.probe import Probe
 from pellucid.vitals.ranks.ranks import Ranks
@@ -37,6 +38,9 @@ from pellucid.vitals.taps.hooks import Hooks, LastingHook
 from pellucid.vitals.taps.optimiser_steps import Steps
 from pellucid.vitals.update_sizes import Optimisers, rate_of, unwrap_optimisers
 from pellucid.vitals.verdicts import VerdictTracker
+
+#: Updates whose losses and rates are judged together: one at a time, each would cost more.
+_BATCHED_UPDATES = 8
 
 
 class Watch(InsideLook):
@@ -54,15 +58,15 @@ class Watch(InsideLook):
         log: object,
         thresholds: str | Path | None,
     ) -> None:
-        self.guard = Guard()
-        self._model = model
-        self._optimisers = unwrap_optimisers(optimizer)
-        self._judge = VerdictTracker(rules_of(thresholds), self.guard)
-        self._logs: list[Log] = [] if log is None else [log_to(log)]
         trained = next((p for p in model.parameters() if p.requires_grad), None)
         if trained is None:
             raise ConfigError("no parameter of the model is trained: unfreeze at least one")
         self._schedule = LookSchedule(max_overhead, trained.device)
+        self.guard = TimedGuard(self._schedule.clock)
+        self._model = model
+        self._optimisers = unwrap_optimisers(optimizer)
+        self._judge = VerdictTracker(rules_of(thresholds), self.guard)
+        self._logs: list[Log] = [] if log is None else [log_to(log)]
         self._ledger = Ledger(self._optimisers, self._schedule, self.guard)
         self._metrics = AsyncMetrics(self.guard)
         #: the probe, or a function that makes one later
@@ -81,6 +85,8 @@ class Watch(InsideLook):
         self.first_call = FirstCallProbe(self.guard, enabled=probe is not False)
         self._hooks = Hooks(self.guard, LastingHook)
         self._losses = Losses()
+        #: the learning rate of each update that is not judged yet
+        self._rates: list[tuple[int, float]] = []
         #: the other processes that train this model; None if there are none
         self._ranks: Ranks | None = None
         #: the thread that trains, once it is known: only that one may run the model
@@ -127,7 +133,7 @@ class Watch(InsideLook):
         self._schedule.clock.pause()
         if self._ranks is not None and not self._ranks.has_ended:
             self.guard("ranks", self._ranks.end, self.updates, waits=waits)
-            self._share_loss(self._ranks, self.updates, [])
+            self._judge_losses([])
 
     # ---- calls from the loop
 
@@ -159,10 +165,10 @@ class Watch(InsideLook):
     @guarded("readings")
     def flush(self) -> None:
         """Wait for all numbers that are still on the device, and read them."""
-        self._losses.record(self._metrics, self._first_batch)
+        self._losses.end_update(self.updates, self._first_batch)
         self.guard("the ledger", self._ledger.send, self._metrics)
-        self._judge_readings(self._metrics.turn(self.updates))
-        self._judge_readings(self._metrics.read())
+        self._turn()
+        self._judge_readings(self._metrics.read(), [])
 
     # ---- an update
 
@@ -188,9 +194,10 @@ class Watch(InsideLook):
         if self._is_off:
             return
         self._thread = get_ident()
-        if self._first_batch is not None and not self._anatomy.is_sharded:
+        first_batch = self._first_batch
+        if first_batch is not None and self.first_call.is_open and not self._anatomy.is_sharded:
             with self._schedule.clock.stopped():
-                self.first_call.run(self._anatomy.model, self._first_batch, self._metrics)
+                self.first_call.run(self._anatomy.model, first_batch, self._metrics)
         self._schedule.begin(self.updates + 1)
         self.guard("the learning rate", self._take_rate)
         if self._schedule.is_due("inside"):
@@ -208,8 +215,7 @@ class Watch(InsideLook):
     def _take_rate(self) -> None:
         rate = rate_of(self._optimisers)
         if rate is not None:
-            self._judge.rate(rate)
-            self._judge.record.rates.add(Point(self.updates + 1, rate))
+            self._rates.append((self.updates + 1, rate))
 
     def _put_gradients(self) -> None:
         self._gradients.record(self._metrics)
@@ -233,28 +239,39 @@ class Watch(InsideLook):
         if runner is not None and predicted is not None and self._schedule.is_due("inside"):
             with self._schedule.look("inside"):
                 self.guard("update.kl_*", runner.record_change, predicted, self._metrics)
-        self._losses.record(self._metrics, self._first_batch)
-        self.guard("readings", lambda: self._judge_readings(self._metrics.turn(self.updates)))
+        self._losses.end_update(self.updates, self._first_batch)
+        if self._metrics.is_busy or self._ranks is not None or self.updates % _BATCHED_UPDATES == 0:
+            self.guard("readings", self._turn)
         if self.stops_clock:
             self._schedule.clock.pause()
 
-    def _judge_readings(self, arrived: tuple[int, list[tuple[Column, list[float]]]] | None) -> None:
-        """Judge the readings of the last step; report them unless they are only a loss."""
-        if arrived is None:
-            return
-        step, readings = arrived
+    def _turn(self) -> None:
+        """Judge what has arrived since the last time, and send what was measured since."""
+        rates, self._rates = self._rates, []
+        for step, rate in rates:
+            self._judge.rate(rate)
+            self._judge.record.rates.add(Point(step, rate))
+        losses = self._losses.take(self._metrics)
+        self._judge_readings(self._metrics.turn(self.updates), losses)
+
+    def _judge_readings(
+        self,
+        arrived: tuple[int, list[tuple[Column, list[float]]]] | None,
+        losses: list[tuple[int, float]],
+    ) -> None:
+        """Judge losses, and the readings of an earlier step; report the readings."""
+        step, readings = arrived or (self.updates, [])
         for column, numbers in readings:
             if column.id == COLUMN:
                 self.guard("the ledger", self._ledger.judge, numbers, self._judge)
             if column.id == RANKS and self._ranks is not None:
                 self.guard("ranks", self._ranks.take, numbers)
-        elsewhere = {COLUMN, RANKS, *self.trainer_signs}
+        self._judge_losses([loss for reading in readings for loss in losses_in(reading)] + losses)
+        elsewhere = {COLUMN, RANKS, LOSS, *self.trainer_signs}
         readings = take_logged(step, readings, self._judge.record)
         readings = [reading for reading in readings if reading[0].id not in elsewhere]
-        if self._ranks is not None and "ranks" not in self.guard.off:
-            readings = self._share_loss(self._ranks, step, readings)
-        self._judge.read(step, readings)
-        if not any(column.id != "loss" for column, _ in readings):
+        if not readings:
             return
+        self._judge.read(step, readings)
         self._schedule.doubt(self._judge.doubted, step)
         send_signs(self.guard, step, self.signs, self.listeners, self._logs)

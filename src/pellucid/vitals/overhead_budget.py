@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import torch
+
+from pellucid.training import Guard
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
 #: The share of the training's time that watching may take by default.
 MAX_OVERHEAD = 0.02
@@ -51,7 +56,8 @@ class OverheadBudget:
 
     def __init__(self, share: float | None) -> None:
         self._share = share
-        self._spent = 0.0
+        #: seconds of all readings so far
+        self.spent = 0.0
         #: the cost of the last reading, which is the estimate for the next one
         self.last = 0.0
         self.n_readings = 0
@@ -59,7 +65,7 @@ class OverheadBudget:
     def pays(self, training_seconds: float) -> bool:
         """Whether another reading like the last one fits into the budget of so much training."""
         free = self._share is None or self.n_readings == 0
-        return free or self._spent + self.last <= (self._share or 0.0) * training_seconds
+        return free or self.spent + self.last <= (self._share or 0.0) * training_seconds
 
     def begin(self) -> None:
         """Begin a reading."""
@@ -68,60 +74,82 @@ class OverheadBudget:
 
     def paid(self, seconds: float) -> None:
         """Add the cost of a reading, or of a part of it."""
-        self._spent += seconds
+        self.spent += seconds
         self.last += seconds
 
 
 class Clock:
     """Seconds of training and seconds of watching, also those that the device has not reported.
 
-    On a GPU a reading returns before it is done. Events measure its time there, and `settle` reads
-    them later.
+    All work of a watch happens between `enter` and `finish`, so that whatever it does while
+    training runs is counted: a part within another one counts once. On a GPU a reading returns
+    before it is done. Events measure its time there, and `settle` reads them later.
     """
 
     def __init__(self) -> None:
         self.watching = 0.0
+        self._is_inside = False
+        #: seconds that count neither as training nor as watching
+        self._excluded = 0.0
         self._started_at: float | None = None
         self._before = 0.0
         self._owed: list[tuple[Any, Any, float, OverheadBudget]] = []
 
     def start(self) -> None:
         """Training begins or resumes now; if it already runs, nothing changes."""
-        self._started_at = time.perf_counter() if self._started_at is None else self._started_at
+        self._started_at = self._now() if self._started_at is None else self._started_at
 
     def pause(self) -> None:
         """Training pauses, for an evaluation or a checkpoint."""
         if self._started_at is not None:
-            self._before += time.perf_counter() - self._started_at
+            self._before += self._now() - self._started_at
             self._started_at = None
+
+    def _now(self) -> float:
+        return time.perf_counter() - self._excluded
 
     @contextmanager
     def stopped(self) -> Generator[None]:
         """Count the time within neither as training nor as watching."""
-        runs = self._started_at is not None
-        self.pause()
+        started = time.perf_counter()
         try:
             yield
         finally:
-            if runs:
-                self.start()
+            self._excluded += time.perf_counter() - started
 
     @property
     def training(self) -> float:
         """Seconds of training so far, without watching."""
-        running = 0.0 if self._started_at is None else time.perf_counter() - self._started_at
+        running = 0.0 if self._started_at is None else self._now() - self._started_at
         return self._before + running - self.watching
+
+    def enter(self) -> float | None:
+        """Watching begins; None if it has begun already, or if training pauses."""
+        if self._is_inside or self._started_at is None:
+            return None
+        self._is_inside = True
+        return self._now()
+
+    def finish(self, started_at: float | None) -> None:
+        """Watching ends.
+
+        Args:
+            started_at: What `enter` returned.
+        """
+        if started_at is not None:
+            self._is_inside = False
+            self.watching += self._now() - started_at
 
     @contextmanager
     def look(self, budget: OverheadBudget, device: torch.device) -> Generator[None]:
         """Count the time within as watching, paid from `budget`."""
         began, ended = _marks(device)
-        started = time.perf_counter()
+        started_at, started = self.enter(), time.perf_counter()
         try:
             yield
         finally:
             seconds = time.perf_counter() - started
-            self.watching += seconds
+            self.finish(started_at)
             budget.paid(seconds)
             if began is not None:
                 ended.record()
@@ -134,6 +162,32 @@ class Clock:
             excess = max(0.0, began.elapsed_time(ended) / 1000 - seconds)
             self.watching += excess
             budget.paid(excess)
+
+
+class TimedGuard(Guard):
+    """A guard that counts what it calls as watching.
+
+    Args:
+        clock: Counts the time.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def __call__(
+        self,
+        part: str,
+        call: Callable[Arguments, Result],
+        *args: Arguments.args,
+        **kwargs: Arguments.kwargs,
+    ) -> Result | None:
+        """The result of the call, as `Guard` gives it."""
+        started_at = self._clock.enter()
+        try:
+            return super().__call__(part, call, *args, **kwargs)
+        finally:
+            self._clock.finish(started_at)
 
 
 def _marks(device: torch.device) -> tuple[Any, Any]:

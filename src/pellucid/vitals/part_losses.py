@@ -17,6 +17,7 @@ from pellucid.vitals.taps.first_batch import MAX_LOSSES, FirstBatch
 Readings = list[tuple[Column, list[float]]]
 #: Before the names of numbers that the loop passes by name.
 _LOGGED = "logged: "
+LOSS = "loss"
 
 
 class Losses:
@@ -25,12 +26,15 @@ class Losses:
     def __init__(self) -> None:
         #: losses that the loop has passed so far
         self.n_added = 0
-        self._losses: deque[Tensor] = deque(maxlen=MAX_LOSSES)
+        self._losses: deque[Tensor | float] = deque(maxlen=MAX_LOSSES)
+        #: the loss of each update that is not taken yet; a number, unless it is on a device
+        self._by_step: list[tuple[int, Tensor | float]] = []
 
     def add(self, loss: Tensor | float) -> None:
         """Add a loss, without waiting for it; a loss of several numbers counts as their mean."""
         self.n_added += 1
-        self._losses.append(as_mean(loss))
+        number = _to_host(loss)
+        self._losses.append(as_mean(number) if isinstance(number, Tensor) else float(number))
 
     def log(self, numbers: Mapping[str, Tensor | float], metrics: AsyncMetrics) -> None:
         """Record numbers that the loop passes by name.
@@ -42,16 +46,47 @@ class Losses:
         for name, value in numbers.items():
             metrics.record(_LOGGED + name, partial(as_mean, value))
 
-    def record(self, metrics: AsyncMetrics, first_batch: FirstBatch | None) -> None:
-        """Record the loss of the finished update, if it has one."""
+    def end_update(self, step: int, first_batch: FirstBatch | None) -> None:
+        """Keep the loss of a finished update, if it has one.
+
+        Args:
+            step: The update.
+            first_batch: Has the losses in the model's outputs.
+        """
         losses, adds_up = list(self._losses), False
         self._losses.clear()
         if first_batch is not None:
+            # those in the outputs are read only for a loop that passes none
+            first_batch.reads_losses = not losses
             if not losses:
                 losses, adds_up = list(first_batch.losses), first_batch.adds_up
             first_batch.forget()
         if losses:
-            metrics.record("loss", lambda: _combine(losses, adds_up=adds_up))
+            loss = losses[0] if len(losses) == 1 else _combine(losses, adds_up=adds_up)
+            self._by_step.append((step, _to_host(loss)))
+
+    def take(self, metrics: AsyncMetrics) -> list[tuple[int, float]]:
+        """The losses of all updates since the last time, each with its update.
+
+        Those on a device are recorded instead, and come with the numbers that arrive.
+
+        Args:
+            metrics: Takes the losses on a device.
+        """
+        by_step, self._by_step = self._by_step, []
+        on_device = [(step, loss) for step, loss in by_step if isinstance(loss, Tensor)]
+        if on_device:
+            steps = tuple(str(step) for step, _ in on_device)
+            metrics.record(LOSS, lambda: _stack([loss for _, loss in on_device]), steps)
+        return [(step, loss) for step, loss in by_step if not isinstance(loss, Tensor)]
+
+
+def losses_in(reading: tuple[Column, list[float]]) -> list[tuple[int, float]]:
+    """The update and the loss of each number of a reading; empty if it holds no losses."""
+    column, values = reading
+    if column.id != LOSS:
+        return []
+    return [(int(step), loss) for step, loss in zip(column.places, values, strict=True)]
 
 
 def as_mean(value: Tensor | float) -> Tensor:
@@ -60,10 +95,19 @@ def as_mean(value: Tensor | float) -> Tensor:
     Args:
         value: The number, or a tensor of any shape.
     """
+    if not isinstance(value, Tensor):
+        return torch.tensor(float(value), device="cpu")
+    if not value.ndim and value.dtype is torch.float32:
+        return value.detach().clone()  # the loop may write to its loss
     with silently():
-        is_tensor = isinstance(value, Tensor)
-        number = value.detach() if is_tensor else torch.tensor(float(value), device="cpu")
-        return number.float().mean()
+        return value.detach().float().mean()
+
+
+def _to_host(value: Tensor | float) -> Tensor | float:
+    """A loss as a number, if it is one and reading it waits for no device."""
+    if not isinstance(value, Tensor) or value.device.type != "cpu" or value.numel() != 1:
+        return value
+    return float(value.detach())
 
 
 def take_logged(step: int, readings: Readings, record: Record) -> Readings:
@@ -79,7 +123,11 @@ def take_logged(step: int, readings: Readings, record: Record) -> Readings:
     return [reading for reading in readings if reading not in logged] if logged else readings
 
 
-def _combine(losses: Sequence[Tensor], *, adds_up: bool) -> Tensor:
-    device = losses[0].device
-    stacked = torch.stack([loss.to(device, torch.float32) for loss in losses])
+def _combine(losses: Sequence[Tensor | float], *, adds_up: bool) -> Tensor:
+    stacked = _stack(losses)
     return stacked.sum() if adds_up else stacked.mean()
+
+
+def _stack(losses: Sequence[Tensor | float]) -> Tensor:
+    device = next((loss.device for loss in losses if isinstance(loss, Tensor)), "cpu")
+    return torch.stack([torch.as_tensor(loss).to(device, torch.float32) for loss in losses])

@@ -21,9 +21,11 @@ EVERY: dict[Kind, int] = {"gradients": 10, "inside": 25}
 _SHARES: dict[Kind, float] = {"gradients": 0.4, "inside": 0.6}
 #: Updates until a sick reading is repeated, and most repetitions in a row, on credit.
 _REPEAT_AFTER, _MAX_REPETITIONS = 3, 2
-#: Readings may be on credit up to the budget of so many first updates, or of so many seconds if
-#: that is more. From then on watching has cost no more than its share.
-_UPDATES, _SECONDS = 100, 20.0
+#: Readings may be on credit up to the budget of so many first updates; of more updates if these
+#: fit into so many seconds. From then on watching has cost no more than its share.
+_UPDATES, _MAX_UPDATES, _SECONDS = 100, 1000, 20.0
+#: What every update costs takes at most this part of the budget from the readings.
+_MOST_USUAL = 0.5
 
 
 class LookSchedule:
@@ -47,8 +49,11 @@ class LookSchedule:
         self._now: frozenset[Kind] = frozenset()
         self._doubted: dict[Kind, int] = {}
         self._credits: dict[Kind, int] = dict.fromkeys(KINDS, _MAX_REPETITIONS)
-        #: seconds of training at the first update, which also warms up; updates since
-        self._warm: float | None = None
+        #: budgets of other readings of updates
+        self.other_budgets: list[OverheadBudget] = []
+        #: seconds of training and of other watching than readings at the first update, which also
+        #: warms up; updates since
+        self._warm: tuple[float, float] | None = None
         self._updates_timed = 0
         #: lets all ranks of shared weights take the same readings; None if there is one process
         self.agree: Callable[[int, set[Kind]], set[Kind]] | None = None
@@ -58,14 +63,19 @@ class LookSchedule:
         self.clock.settle()
         training = self.clock.training
         self._updates_timed = 0 if self._warm is None else self._updates_timed + 1
-        self._warm = training if self._warm is None else self._warm
-        credited = self.credited
-        due: set[Kind] = set()
+        self._warm = (
+            (training, self.clock.watching - self._spent) if self._warm is None else self._warm
+        )
         self._now = frozenset()
+        if self.agree is None and self._is_idle(step):
+            return
         if self.agree is not None and not is_shared(step):
             return
+        credited = self.credited
+        due: set[Kind] = set()
         for kind in KINDS:
-            if not self._fits({*due, kind}, credited):
+            cost = sum(self._budgets[due_kind].last for due_kind in {*due, kind})
+            if not self.fits(cost, credited):
                 continue
             if self._takes_repetition(kind, step):
                 due.add(kind)
@@ -78,19 +88,40 @@ class LookSchedule:
             self._budgets[kind].begin()
         self._now = frozenset(due)
 
+    def _is_idle(self, step: int) -> bool:
+        """Whether no reading is due at this update, whatever the budget says."""
+        return step < min(self._next.values()) and not self._doubted
+
     @property
     def credited(self) -> float:
         """Seconds of training that the budget counts: those so far, or of the first updates."""
         training = self.clock.training
-        pace = (
-            (training - (self._warm or 0.0)) / self._updates_timed if self._updates_timed else 0.0
-        )
-        return max(training, _UPDATES * pace, _SECONDS)
+        if not self._updates_timed or self._warm is None:
+            return max(training, _SECONDS)
+        pace = (training - self._warm[0]) / self._updates_timed
+        return max(training, _UPDATES * pace, min(_MAX_UPDATES * pace, _SECONDS))
 
-    def _fits(self, kinds: Iterable[Kind], training: float) -> bool:
-        """Whether all readings so far and these stay within their share of so much training."""
-        cost = sum(self._budgets[kind].last for kind in kinds)
-        return self.share is None or self.clock.watching + cost <= self.share * training
+    @property
+    def _spent(self) -> float:
+        """Seconds of all readings."""
+        return sum(budget.spent for budget in (*self._budgets.values(), *self.other_budgets))
+
+    def fits(self, cost: float, credited: float) -> bool:
+        """Whether all watching so far and this reading stay within the share of so much training.
+
+        Args:
+            cost: The seconds of the reading.
+            credited: The seconds of training; those still to come have their usual cost.
+        """
+        if self.share is None:
+            return True
+        usual, training = 0.0, self.clock.training
+        warm_seconds, first_work = self._warm or (training, 0.0)
+        if training > warm_seconds:
+            work = self.clock.watching - self._spent - first_work
+            usual = min(max(0.0, work / (training - warm_seconds)), _MOST_USUAL * self.share)
+        total = self._spent + cost + first_work + usual * (credited - warm_seconds)
+        return total <= self.share * credited
 
     def doubt(self, signs: Iterable[str], step: int) -> None:
         """Repeat the readings that were sick at `step` soon after it.

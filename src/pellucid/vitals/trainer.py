@@ -157,12 +157,9 @@ class _Observer:
                     self._watch.guard("earlier readings", self._recall, event.step)
                 self._watch.resume()
             case events.Logged():
-                first = event.step - len(event.losses) + 1
-                pairs = zip(event.losses, event.grad_norms, strict=True)
-                for step, (loss, norm) in enumerate(pairs, start=first):
-                    if self._has_loss:
-                        self._watch.judge.loss(step, loss)
-                    self._watch.judge.norm(step, norm)
+                self._watch.resume()  # while the clock stands still, nothing counts as watching
+                self._watch.guard("losses and norms", self._judge, event)
+                self._watch.pause()
             case events.CheckpointSaved():
                 if event.step not in self._saving:
                     self._snapshot(event.step)
@@ -176,6 +173,15 @@ class _Observer:
                 self._watch.resume()
             case _:
                 pass
+
+    def _judge(self, event: events.Logged) -> None:
+        """Judge the losses and the norms of the updates since the last time."""
+        first = event.step - len(event.losses) + 1
+        pairs = zip(event.losses, event.grad_norms, strict=True)
+        for step, (loss, norm) in enumerate(pairs, start=first):
+            if self._has_loss:
+                self._watch.judge.loss(step, loss)
+            self._watch.judge.norm(step, norm)
 
     def _snapshot(self, step: int) -> None:
         """Keep the readings as they are at a checkpoint, until that is on the disk."""

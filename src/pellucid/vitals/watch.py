@@ -49,9 +49,9 @@ def watch(
             its outputs depend on: at most 30 forward passes, once, and never with False.
         reference: A model that this one should stay close to; called with the same arguments.
         clip_norm: The norm at which your loop clips gradients, if it does.
-        max_overhead: The largest share of the training's time, from its hundredth update or
-            twentieth second, whichever is later: until then readings may be on credit. None for no
-            bound.
+        max_overhead: The largest share of the training's time, from its thousandth update or
+            twentieth second, whichever is earlier, but not before its hundredth update: until
+            then readings may be on credit. None for no bound.
         log: Where signs are written: a path (.jsonl), a SummaryWriter, a wandb run, or a
             function of a dict and a step.
         thresholds: A TOML file with rules that override the package's.

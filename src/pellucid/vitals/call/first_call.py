@@ -32,6 +32,8 @@ class FirstCallProbe:
     def __init__(self, guard: Guard, *, enabled: bool) -> None:
         self._guard = guard
         self._is_due = enabled
+        #: whether the first update is still to come
+        self.is_open = True
         #: the length of the run, if a trainer knows it
         self.planned_updates: int | None = None
         #: the cost of the probe
@@ -48,8 +50,9 @@ class FirstCallProbe:
         call = first.call
         if not self._is_due or call is None:
             first.answers.close()
+            self.is_open = self._is_due
             return
-        self._is_due = False
+        self._is_due = self.is_open = False
         started = time.perf_counter()
         with silently():
             signs = self._guard("the first call", self._measure, model, first, call) or {}

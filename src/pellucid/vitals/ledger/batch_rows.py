@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -12,14 +13,12 @@ from torch import Tensor
 ROWS = 8
 #: A checksum has so many bits, which a float32 holds exactly.
 _BITS = 24
+#: The ids (rows, time) of a batch's first rows; True where they are tokens, None if all are.
+Rows = tuple[Tensor, Tensor | None]
 
 
-def row_checksums(
-    ids: Int[Tensor, "batch time"], mask: Any = None, labels: Any = None
-) -> Float[Tensor, " 1+rows"] | None:
-    """The mean length of the first rows, and a number of each; None if ids are no rows.
-
-    The number of a row without tokens is 0.
+def first_rows(ids: Int[Tensor, "batch time"], mask: Any = None, labels: Any = None) -> Rows | None:
+    """Copies of the first rows, and where they have tokens; None if ids are no rows.
 
     Args:
         ids: The ids that the model reads.
@@ -28,17 +27,44 @@ def row_checksums(
     """
     if ids.ndim != 2:
         return None
-    ids = ids[:ROWS].long()
-    if _is_like(labels, ids):
+    rows = ids[:ROWS].long()
+    if _is_like(labels, rows):
         labels = labels[:ROWS].long()
-        ids = torch.where(labels >= 0, labels, ids)
-    real = mask[:ROWS].bool() if _is_like(mask, ids) else torch.ones_like(ids, dtype=torch.bool)
+        rows = torch.where(labels >= 0, labels, rows)
+    else:
+        rows = rows.clone()
+    return rows, mask[:ROWS] != 0 if _is_like(mask, rows) else None
+
+
+def row_checksums(batches: Sequence[Rows | None]) -> Float[Tensor, "batches 1+rows"]:
+    """The mean length of each batch's first rows, and a number of each.
+
+    The number of a row without tokens is 0, and all are 0 for a batch without rows.
+
+    Args:
+        batches: At least one batch, each as `first_rows` gives it.
+    """
+    width = max(0 if batch is None else batch[0].shape[1] for batch in batches)
+    device = next((batch[0].device for batch in batches if batch is not None), None)
+    empty = torch.zeros((ROWS, width), dtype=torch.long, device=device)
+    pairs = [(empty, empty) if batch is None else batch for batch in batches]
+    ids = torch.stack([_padded(rows, width) for rows, _ in pairs])
+    real = torch.stack(
+        [_padded(torch.ones_like(x) if mask is None else mask.long(), width) for x, mask in pairs]
+    )
+    n_rows = torch.tensor([len(rows) for rows, _ in pairs]).to(ids.device, non_blocking=True)
     # padding at the start moves nothing: places are counted from the first token
-    places = real.long().cumsum(1)
+    places = real.cumsum(2)
     mixed = (ids + 1) * (places * 0x9E3779B97F4A7C1 * 2 + 1)
-    mixed = ((mixed ^ (mixed >> 29)) * real).sum(1)
+    mixed = ((mixed ^ (mixed >> 29)) * real).sum(2)
     checksums = ((mixed ^ (mixed >> 31)) & ((1 << _BITS) - 1)).float()
-    return torch.cat([real.sum(1).float().mean()[None], checksums])
+    return torch.cat([(real.sum((1, 2)) / n_rows)[:, None], checksums], 1)
+
+
+def _padded(rows: Tensor, width: int) -> Tensor:
+    """Rows with zeros after them: `ROWS` of this width."""
+    missing = (0, width - rows.shape[1], 0, ROWS - rows.shape[0])
+    return torch.nn.functional.pad(rows, missing) if any(missing) else rows
 
 
 def _is_like(values: Any, ids: Tensor) -> bool:

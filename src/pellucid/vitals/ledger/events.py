@@ -75,6 +75,8 @@ class Events:
                 self.fresh = self.fresh + (1 if old is None else (old == 0).all().long())
 
         def arrived(_: Tensor) -> None:
+            if not self.records:
+                return
             self.arrivals += 1
             self.rates.add(self._rate())  # a schedule may step between two parts
             if self._pending is None:

@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 
 from pellucid.training import Guard
 from pellucid.vitals.async_metrics import AsyncMetrics, Column
+from pellucid.vitals.ledger.batch_rows import Rows
 from pellucid.vitals.ledger.events import Events
 from pellucid.vitals.ledger.marks import Mark, MarkName, Marks, Row, rows_of
 from pellucid.vitals.ledger.page import COLUMNS, Page, copy_into
@@ -24,6 +25,8 @@ from pellucid.vitals.verdicts import VerdictTracker
 
 #: Updates on the first page, for faults that appear at once, and on later ones.
 _FIRST, _ROWS = 8, 32
+#: Updates between two questions whether the budget pays for another page.
+_RETRIED = 8
 #: Pages on which the gradients of logits are measured: what they show holds from the first update.
 _OUTPUT_PAGES = 1
 #: The share of the budget that the ledger may take.
@@ -37,8 +40,8 @@ _LEFT = Column("gradient.left", ("",))
 class Batches(Protocol):
     """What knows the rows of the latest batch."""
 
-    def row_checksums(self) -> Tensor | None:
-        """The length of its first rows, and a number of each (see `batch_rows`)."""
+    def rows(self) -> Rows | None:
+        """Its first rows."""
         ...
 
     def class_range(self) -> Tensor | None:
@@ -51,7 +54,7 @@ class Ledger:
 
     Args:
         optimisers: Those that step.
-        schedule: Its clock counts the time of the ledger, and its share bounds it.
+        schedule: Its share bounds the time of the ledger.
         guard: Guards measurements.
     """
 
@@ -61,6 +64,7 @@ class Ledger:
         self._optimisers = optimisers
         self._schedule, share = schedule, schedule.share
         self._budget = OverheadBudget(None if share is None else share * SHARE)
+        schedule.other_budgets.append(self._budget)
         self.events = Events(self._rate, guard)
         self._marks = Marks()
         self._witnesses: Witnesses | None = None
@@ -110,9 +114,11 @@ class Ledger:
         if self._witnesses is None:
             self._choose()
             self._open(step)
+        if self._page is None:
+            return
         self._rate_before, self._has_gradient = self._rate(), False
         self._fresh = self.events.fresh  # a closure brings more within its step
-        if self._page is not None and self._witnesses is not None:
+        if self._witnesses is not None:
             row = self._page.before[len(self._rows)]
             copy_into(row, self._witnesses.weights(), self._witnesses.sizes)
         self._pay(started)
@@ -145,9 +151,10 @@ class Ledger:
             self._take_events(page, place)
             self._rows.append(self._host_row(step))
             self._last_step = step
-        if page is not None and len(self._rows) == len(page.before):
+        is_full = page is not None and len(self._rows) == len(page.before)
+        if is_full:
             self.send(metrics)
-        if self._page is None:
+        if is_full or (page is None and step % _RETRIED == 0):
             self._open(step + 1)
         self.events.clear()
         self._pay(started)
@@ -167,11 +174,13 @@ class Ledger:
 
     def judge(self, numbers: Sequence[float], tracker: VerdictTracker) -> None:
         """Take the statistics of a page, and pass on the sign that has a word."""
+        started = time.perf_counter()
         rows = self._pages_sent.pop(0)
         for row, table in zip(rows, rows_of(numbers, COLUMNS), strict=True):
             self._marks.add(row, table)
             if table["left"] >= 0 and row.step % _JUDGED == 0:
                 tracker.read(row.step, [(_LEFT, [table["left"]])])
+        self._pay(started)
 
     # ---- parts of it
 
@@ -191,7 +200,10 @@ class Ledger:
     def _open(self, step: int) -> None:
         """Begin a page, if the budget pays for it."""
         witnesses = self._witnesses
-        is_paid = self._budget.pays(self._schedule.credited)
+        credited = self._schedule.credited
+        is_paid = self._budget.pays(credited) and (
+            not self._n_pages or self._schedule.fits(self._budget.last, credited)
+        )
         self.events.records = is_paid and witnesses is not None and bool(witnesses.parameters)
         if not self.events.records or witnesses is None:
             return
@@ -229,10 +241,9 @@ class Ledger:
             page.total[place] = events.total
         if events.outputs:
             page.outputs[place] = torch.stack(events.outputs).sum()
-        page.fresh[place] = self._fresh
-        rows = None if self._batches is None else self._batches.row_checksums()
-        if rows is not None:
-            page.texts[place, : len(rows)] = rows
+        if not isinstance(self._fresh, int) or self._fresh:
+            page.fresh[place] = self._fresh
+        page.texts[place] = None if self._batches is None else self._batches.rows()
         classes = None if self._batches is None else self._batches.class_range()
         if classes is not None:
             page.classes[place] = classes
@@ -245,6 +256,4 @@ class Ledger:
         return None if not groups or is_far else number_in(groups[0], "lr")
 
     def _pay(self, started: float) -> None:
-        seconds = time.perf_counter() - started
-        self._schedule.clock.watching += seconds
-        self._budget.paid(seconds)
+        self._budget.paid(time.perf_counter() - started)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from pellucid.vitals.ledger.batch_rows import ROWS
+from pellucid.vitals.ledger.batch_rows import ROWS, Rows, row_checksums
 
 #: The columns of `Page.statistics`.
 COLUMNS = (
@@ -69,8 +69,8 @@ class Page:
         self.fresh = zeros(rows)
         #: the lowest and the highest class of the batch's labels; -1 if they are no classes
         self.classes = zeros(rows, 2) - 1
-        #: the length of the batch's first rows, and their checksums
-        self.texts = zeros(rows, 1 + ROWS)
+        #: the first rows of each batch
+        self.texts: list[Rows | None] = [None] * rows
         #: the weights after the update before the page, if it is known
         self.previous: Tensor | None = None
 
@@ -111,7 +111,7 @@ class Page:
             self.outputs[:n].double(),
             self.fresh[:n].double(),
             *self.classes[:n].double().unbind(1),
-            *self.texts[:n].double().unbind(1),
+            *row_checksums(self.texts[:n]).to(before).unbind(1),
         )
         return torch.stack([*numbers], 1)
 
@@ -129,7 +129,7 @@ def checksum(numbers: Tensor) -> Tensor:
 def copy_into(row: Tensor, numbers: Sequence[Tensor | None], sizes: Sequence[int]) -> None:
     """Copy numbers of several tensors to a row; zeros for one that is missing."""
     empty: Callable[[int], Tensor] = row.new_zeros
-    total = [x if x is not None else empty(size) for x, size in zip(numbers, sizes, strict=True)]
+    total = [empty(size) if x is None else x for x, size in zip(numbers, sizes, strict=True)]
     torch.cat(total, out=row)
 
 
@@ -147,10 +147,29 @@ def _undone(change: Tensor, gap: Tensor) -> Tensor:
 
     A mask of pruned weights takes back its own part alone, and a norm the part along the weights.
     """
-    moved = change[:-1]
-    ratio = torch.where(moved == 0, torch.full_like(moved, math.nan), -gap[1:] / moved)
-    share = torch.nanquantile(ratio, _STAYED, dim=1) if len(moved) else moved.new_zeros(0)
-    return torch.cat([share.new_full((1,), -1.0), share.nan_to_num(-1.0)])
+    ratio = -gap[1:] / change[:-1]
+    is_finite = ratio.isfinite()
+    share = _low_quantile(ratio.masked_fill(~is_finite, math.inf), is_finite.sum(1))
+    return torch.cat([share.new_full((1,), -1.0), share])
+
+
+def _low_quantile(x: Tensor, counts: Tensor) -> Tensor:
+    """The quantile `_STAYED` of the numbers in each row, as torch has it; -1 without numbers.
+
+    `torch.quantile` sorts all numbers, though the quantile is among the first few.
+
+    Args:
+        x: The numbers (rows, width), and inf where there is none.
+        counts: The numbers in each row.
+    """
+    place = (counts - 1).clamp_min(0).to(x) * _STAYED
+    n_lowest = min(x.shape[1], math.floor(x.shape[1] * _STAYED) + 2)
+    lowest = x.topk(n_lowest, 1, largest=False).values
+    low_place = place.floor()
+    high_place = (low_place + 1).clamp_max(n_lowest - 1)
+    low, high = (lowest.gather(1, i.long()[:, None])[:, 0] for i in (low_place, high_place))
+    weight = place - low_place
+    return torch.where(counts == 0, -1.0, torch.where(weight == 0, low, low.lerp(high, weight)))
 
 
 def _aside(change: Tensor, gap: Tensor) -> Tensor:

@@ -117,7 +117,7 @@ def _is_whole(tensor: Tensor) -> bool:
         tensor.layout is torch.strided
         and tensor.is_floating_point()
         and not tensor.is_meta
-        and local(tensor) is tensor
+        and (type(tensor) is Tensor or local(tensor) is tensor)
         and tensor.numel() > 0
         and tensor.is_contiguous()
     )

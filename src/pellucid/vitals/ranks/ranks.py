@@ -5,8 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import time
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +17,6 @@ from pellucid.training import Guard
 from pellucid.vitals.async_metrics import AsyncMetrics
 from pellucid.vitals.ledger.marks import Mark, MarkName
 from pellucid.vitals.model_parts import Anatomy
-from pellucid.vitals.overhead_budget import Clock
 from pellucid.vitals.ranks.comparison import Difference, RankMarks, differences
 from pellucid.vitals.ranks.row import RankRow, row_of
 from pellucid.vitals.ranks.setting import repeated_order, setting_of
@@ -65,7 +63,6 @@ class Ranks:
         anatomy: its parts.
         optimisers: those that step.
         guard: guards hooks on gradients.
-        clock: counts the time that this takes.
     """
 
     def __init__(
@@ -75,7 +72,6 @@ class Ranks:
         anatomy: Anatomy,
         optimisers: Sequence[Optimizer],
         guard: Guard,
-        clock: Clock,
     ) -> None:
         self._collect = collect
         self.tap = RankTap(anatomy, optimisers, guard)
@@ -101,7 +97,6 @@ class Ranks:
             rank for rank, message in collect.posted(self._others).items() if message["left"]
         }
         self._show(is_last=False)
-        self._clock = clock
 
     @property
     def _others(self) -> set[int]:
@@ -118,13 +113,11 @@ class Ranks:
 
     def begin(self) -> None:
         """Measure the weights before an update."""
-        with self._timed():
-            self.tap.begin()
+        self.tap.begin()
 
     def gather(self, optimiser: Optimizer | None) -> None:
         """Measure the gradients that an optimiser's step uses."""
-        with self._timed():
-            self.tap.gather(optimiser)
+        self.tap.gather(optimiser)
 
     def send(self, step: int, metrics: AsyncMetrics) -> None:
         """Measure the weights after an update, and send its row to the host.
@@ -133,21 +126,13 @@ class Ranks:
             step: the update.
             metrics: takes the row.
         """
-        with self._timed():
-            self.tap.end(step, metrics)
-
-    @contextmanager
-    def _timed(self) -> Generator[None]:
-        started = time.perf_counter()
-        yield
-        self._clock.watching += time.perf_counter() - started
+        self.tap.end(step, metrics)
 
     def take(self, numbers: Sequence[float]) -> None:
         """Show a row that has arrived, and compare those that all ranks have shown."""
-        with self._timed():
-            self._add_own(self.tap.take(numbers))
-            self._show(is_last=False)
-            self._read()
+        self._add_own(self.tap.take(numbers))
+        self._show(is_last=False)
+        self._read()
 
     def add_loss(self, step: int, loss: float) -> None:
         """Take the loss of this rank's rows.

@@ -18,7 +18,7 @@ from pellucid.vitals.call.answers import Answers
 from pellucid.vitals.call.paid_targets import PaidTargets, first_places, paid_targets
 from pellucid.vitals.call.row_content import FEWEST, LONG, one_token, repetitive
 from pellucid.vitals.label_baselines import Baselines, baselines
-from pellucid.vitals.ledger.batch_rows import row_checksums
+from pellucid.vitals.ledger.batch_rows import Rows, first_rows
 from pellucid.vitals.model_parts import unwrap
 from pellucid.vitals.predictions import Predicted
 from pellucid.vitals.probe import Probe
@@ -48,6 +48,8 @@ class FirstBatch:
         self.labels: Tensor | None = None
         #: the losses in the model's outputs since the last update
         self.losses: deque[Tensor] = deque(maxlen=MAX_LOSSES)
+        #: whether losses in the model's outputs are kept
+        self.reads_losses = True
         #: whether the losses of an update's parts add up to its loss, instead of being means
         self.adds_up = False
         #: why no call could be kept so far; empty before the first call
@@ -127,11 +129,10 @@ class FirstBatch:
         weight = getattr(head, "weight", None)
         return len(weight) if isinstance(weight, Tensor) and weight.ndim == 2 else None
 
-    def row_checksums(self) -> Tensor | None:
-        """The length of the latest batch's first rows, and their checksums; None without ids."""
-        if self._ids is None:
-            return None
-        return row_checksums(self._ids, self._ids_mask, self._ids_labels)
+    def rows(self) -> Rows | None:
+        """The first rows of the latest batch; None without ids."""
+        ids, mask, labels = self._ids, self._ids_mask, self._ids_labels
+        return None if ids is None else first_rows(ids, mask, labels)
 
     def class_range(self) -> Tensor | None:
         """The lowest and the highest label of the latest batch, if rows have one class each."""
@@ -201,7 +202,8 @@ class FirstBatch:
         self.adds_up = kwargs.get("num_items_in_batch") is not None
 
     def _on_output(self, module: nn.Module, inputs: Any, output: Any) -> None:
-        loss = output_attribute(output, "loss") if _is_training(module) else None
+        reads = self.reads_losses and _is_training(module)
+        loss = output_attribute(output, "loss") if reads else None
         if isinstance(loss, Tensor) and loss.ndim == 0:
             self.losses.append(loss.detach())
 
