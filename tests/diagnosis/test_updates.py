@@ -281,3 +281,29 @@ def test_a_new_model_that_is_mostly_frozen_is_named_unless_that_is_declared() ->
     assert "GRD003" in {f.code for f in diagnose(history) if f.severity == "warn"}
     declared = diagnose(history, declared=declare(frozen=["layers"]))
     assert "GRD003" not in {finding.code for finding in declared}
+
+
+def policy(**marks: Mark) -> list[str]:
+    """The codes of a policy whose updates showed this."""
+    facts = replace(healthy().facts, objective="rewards", pretrained=True, betas=None)
+    signs = {"update.kl_forward": (Reading(1, 4e-8, "good"),)}
+    history = replace(healthy(), facts=facts, marks=marks, signs=signs)
+    return [finding.code for finding in diagnose(history)]
+
+
+def test_policy_without_gradients_or_with_copies_has_no_better_answers() -> None:
+    half = Mark(n_seen=24, n_seeable=40, first=3, values=[0.75] * 24, steps=[*range(3, 27)])
+    assert policy(blank=half) == policy(copies=half) == ["RLH001"]
+    late = replace(half, first=17)  # it may have learnt its task
+    assert policy(blank=late) == policy(copies=late) == []
+
+
+def test_policy_that_all_updates_together_can_hardly_change_has_too_low_a_rate() -> None:
+    steps = list(range(1, 41))
+    # sqrt(4e-8) = 2e-4 at the first update, and forty such steps: at most (0.008)^2
+    even = Mark(n_seen=40, n_seeable=40, first=1, values=[1e-5] * 40, steps=steps)
+    assert policy(stride=even) == ["OPT007"]
+    still = Mark(n_seen=40, n_seeable=40, first=1, values=[1e-8] * 40, steps=steps)
+    assert policy(stride=still) == ["OPT007"]
+    grown = replace(even, values=[1e-5] + [1e-3] * 39)
+    assert policy(stride=grown) == []

@@ -104,9 +104,10 @@ def dpo(
     beta: float = 0.1,
     swapped: bool = False,
     at_once: bool = True,
+    pairs: int = 4,
 ) -> Tensor:
     """-log sigmoid of the margin, with both answers in one call or in two."""
-    pair = answers(step)[:: -1 if swapped else 1]
+    pair = answers(step, pairs)[:: -1 if swapped else 1]
     both = torch.cat(pair)
     with torch.no_grad():
         before = log_p(reference, both)
@@ -135,11 +136,18 @@ def scorer() -> nn.Module:
 
 
 def compared(
-    model: Any, reference: Any, step: int, w: Watch, *, length: int = PROMPT + ANSWER
+    model: Any,
+    reference: Any,
+    step: int,
+    w: Watch,
+    *,
+    length: int = PROMPT + ANSWER,
+    pairs: int = 4,
+    sign: float = 1.0,
 ) -> Tensor:
     """-log sigmoid of the difference of two scores, of rows that are cut to a length."""
-    good, bad = model(torch.cat(answers(step))[:, :length])[:, 0].chunk(2)
-    return -F.logsigmoid(good - bad).mean()
+    good, bad = model(torch.cat(answers(step, pairs))[:, :length])[:, 0].chunk(2)
+    return -F.logsigmoid(sign * (good - bad)).mean()
 
 
 # ---- answers
@@ -251,11 +259,14 @@ def grpo(
     *,
     reward: Callable[[Tensor], Tensor] = vowels,
     temperature: float = 1.0,
+    tiled: bool = False,
+    start: int = PROMPT,
 ) -> Tensor:
     """The policy gradient with the advantages of four answers to each of four prompts."""
-    prompts = windows(text(), 4, PROMPT, step).ids.repeat_interleave(4, 0)
+    prompts = windows(text(), 4, PROMPT, step).ids
+    prompts = prompts.repeat(4, 1) if tiled else prompts.repeat_interleave(4, 0)
     with torch.no_grad():
         ids = write(model, prompts, temperature)
     rewards = reward(ids).view(4, 4)
     advantages = (rewards - rewards.mean(1, True)) / (rewards.std(1, keepdim=True) + 1e-4)
-    return -(advantages.flatten() * log_p(model, ids) / ANSWER).mean()
+    return -(advantages.flatten() * log_p(model, ids, start) / ANSWER).mean()

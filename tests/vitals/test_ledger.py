@@ -195,6 +195,8 @@ def test_rows_of_text_are_counted_if_they_are_long_and_compared_with_the_batch_b
     assert long["known_rows"].values == [1.0, 1.0]
     assert (long["same_rows"].n_seen, long["same_rows"].n_seeable) == (1, 2)
     assert "known_rows" not in marked([batch(1, 3.0, 5), batch(2, 3.0, 5)])
+    copied = marked([batch(1, 7.0, 5), batch(2, 3.0, 5)])["copies"]
+    assert (copied.values, copied.n_seeable) == ([1.0], 2)
 
 
 def test_gradients_that_are_zero_or_others_than_those_that_arrived_are_marked() -> None:

@@ -6,7 +6,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from pellucid.vitals.call.answer_rows import MaskedIds, alike, longer_answers, pair_signs
+from pellucid.vitals.call.answer_rows import (
+    MaskedIds,
+    RowReadings,
+    alike,
+    compare_pairs,
+    mixed_groups,
+    pair_signs,
+)
 
 
 def pair(start: list[int], chosen: list[int], rejected: list[int]) -> list[list[int]]:
@@ -36,6 +43,14 @@ def test_tail_of_a_pair_is_what_its_longer_answer_adds(left: bool) -> None:
 def test_answers_of_a_pair_may_come_in_two_calls() -> None:
     calls = [padded(CUT[::2], left=False), padded(CUT[1::2], left=False)]
     assert pair_signs(calls) == pair_signs([padded(CUT, left=False)])
+
+
+def test_a_pair_that_comes_twice_is_not_one_text_twice() -> None:
+    calls = [padded(WHOLE * 2, left=False)]
+    weights = torch.tensor([1.0, -1.0] * 4)
+    sides = {0: RowReadings(torch.arange(8), weights, weights)}
+    assert pair_signs(calls)["answers.equal"] == 1.0
+    assert pair_signs(calls, sides) == {"answers.tail": 3.0, "answers.equal": 0.0}
 
 
 def test_rows_without_a_mask_keep_their_padding() -> None:
@@ -68,12 +83,38 @@ def test_prompts_that_are_answered_once_show_nothing() -> None:
     assert alike(torch.cat([prompts, prompts], 1), prompts) is None
 
 
+CHOSEN = [[place, 7, 8, 9] for place in range(8)]
+REJECTED = [[place, 5] for place in range(6)] + [[6, 1, 1, 1], [7, 2, 2, 2, 2]]
+
+
+def reading(n: int, weight: float, surplus: float = torch.nan) -> RowReadings:
+    return RowReadings(torch.arange(n), torch.full((n,), weight), torch.full((n,), surplus))
+
+
 def test_side_that_is_longer_is_counted_pair_by_pair() -> None:
-    chosen = [[place, 7, 8, 9] for place in range(8)]
-    rejected = [[place, 5] for place in range(6)] + [[6, 1, 1, 1], [7, 2, 2, 2, 2]]
-    calls = [padded(chosen, left=False), padded(rejected, left=True)]
-    weights = {0: (torch.arange(8), torch.ones(8)), 1: (torch.arange(8), -torch.ones(8))}
-    signs = longer_answers(calls, weights)
-    assert signs == {"answers.longer": 6.5 / 8, "answers.pairs": 8.0}
-    few = {call: (places[:7], weights[:7]) for call, (places, weights) in weights.items()}
-    assert longer_answers(calls, few) == {}
+    calls = [padded(CHOSEN, left=False), padded(REJECTED, left=True)]
+    signs = compare_pairs(calls, {0: reading(8, 1.0), 1: reading(8, -1.0)})
+    assert signs == {"answers.longer": 6.5 / 8, "answers.first": 1.0, "answers.pairs": 8.0}
+    assert compare_pairs(calls, {0: reading(5, 1.0), 1: reading(5, -1.0)}) == {}
+
+
+def test_answers_that_are_raised_though_they_come_second_and_are_strange_are_counted() -> None:
+    both = [row for pair in zip(REJECTED, CHOSEN, strict=True) for row in pair]
+    weights, surplus = torch.tensor([-1.0, 1.0] * 8), torch.tensor([0.25, -2.0] * 8)
+    one_call = {0: RowReadings(torch.arange(16), weights, surplus)}
+    signs = compare_pairs([padded(both, left=False)], one_call)
+    assert (signs["answers.first"], signs["answers.stranger"]) == (0.0, 1.0)
+    assert signs["answers.gap"] == 2.25
+
+
+@pytest.mark.parametrize(("tiled", "expected"), [(True, {"answers.mixed": 1.0}), (False, {})])
+def test_rows_that_are_centred_across_prompts_are_told(
+    tiled: bool, expected: dict[str, float]
+) -> None:
+    prompts = torch.tensor([[1, 2], [1, 3]])
+    prompts = prompts.repeat(3, 1) if tiled else prompts.repeat_interleave(3, 0)
+    weights = torch.tensor([0.5, 0.25, -0.75, -0.5, 1.0, -0.5])
+    one = RowReadings(torch.arange(6), weights, weights)
+    assert mixed_groups(prompts, one) == expected
+    whole = one._replace(weights=torch.tensor([0.5, 0.25, -0.75, 0.5, 0.25, 0.5]))
+    assert mixed_groups(prompts, whole) == ({"answers.mixed": 0.0} if tiled else {})

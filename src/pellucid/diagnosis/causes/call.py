@@ -71,6 +71,8 @@ CAUSES: tuple[Cause, ...] = (
     Comparison("LOS018", "targets.head", (">", "share"), n=1),
     Comparison("LOS017", "targets.shared", (">", "tokens"), n=1),
     Comparison("DAT002/call", "batch.copies", (">=", "half"), n=1),
+    Comparison("RLH010", "answers.mixed", (">", "mixed"), n=1),
+    Comparison("RLH011", "answers.prompts", (">", "share"), n=1),
     visible_padding,
     divided_logits,
     rows_without_labels,

@@ -61,7 +61,9 @@ def tight_clip(view: HistoryView) -> Candidate | None:
 
 def still_weights(view: HistoryView) -> Candidate | None:
     """A matrix that no update moves while the others move."""
-    lows = view.readings("update.ratio_low", after=1)
+    norms = dict(view.history.grad_norms)
+    # without any gradient nothing has to move: a policy whose answers are all as good
+    lows = [r for r in view.readings("update.ratio_low", after=1) if norms.get(r.step) != 0]
     if len(lows) < 3 or any(reading.value != 0 for reading in lows) or view.rate == 0:
         return None
     others_move = bool(view.usual("update.ratio"))

@@ -102,6 +102,24 @@ def rejected_wins(view: HistoryView) -> Candidate | None:
     return suspect(key, start=start, end=end, accuracy=accuracy, loss=view.end)
 
 
+def swapped_answers(view: HistoryView) -> Candidate | None:
+    """Pairs whose raised answer comes second, or is the one that the model would not write.
+
+    The first rows show both. Tools put chosen answers first; a loop that does not is sound if the
+    model finds its raised answers no stranger.
+    """
+    first, n = view.first("answers.first"), view.first("answers.pairs")
+    stranger, gap = view.first("answers.stranger"), view.first("answers.gap") or 0.0
+    if first is None or n is None or not view.facts.on_preferences:
+        return None
+    is_strange = stranger is not None and stranger >= limit("PRF004", "stranger")
+    if is_strange and gap >= limit("PRF004", "gap"):
+        return suspect("PRF004/stranger", share=stranger, gap=gap, n=n, step=0)
+    if first > 1 - limit("PRF004", "stranger") or gap < -limit("PRF004", "gap"):
+        return None
+    return suspect("PRF004/order", first=first, n=n, step=0)
+
+
 def both_unlikely(view: HistoryView) -> Candidate | None:
     """Chosen answers that became far less likely than they were."""
     log_p, reward = view.history.measures.get("chosen_logp", ()), view.late("chosen_reward")
@@ -230,6 +248,7 @@ CAUSES: tuple[Cause, ...] = (
     no_difference,
     short_answers,
     rejected_wins,
+    swapped_answers,
     both_unlikely,
     too_certain,
     other_start,

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 from typing import Any
 
 from pellucid.diagnosis.causes.candidate import Candidate, suspect
 from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.finding import limit
 
+#: A smaller distance of two predictions in single precision may be rounding.
+_ROUNDING = 3e-8
 #: So many values that run away are enough, also while the loss comes down.
 _ENOUGH = 2
 
@@ -92,6 +96,35 @@ def too_low(view: HistoryView) -> Candidate | None:
         return None
     likely = 0.9 if update < least / 2 else 0.7
     return suspect("OPT007", likely, update=update, effective=effective, rate=view.rate, step=start)
+
+
+def motionless_model(view: HistoryView) -> Candidate | None:
+    """Updates on answers that together cannot have changed the model.
+
+    The steps' lengths add up at most, and so do the roots of their KLs: to second order KL is half
+    of a squared length. One measured KL gives all of them, because for small steps its root grows
+    with the step, whose size the ledger sees. Adam's steps are seen by their size alone: single
+    precision hides the KL of its smallest ones.
+    """
+    mark, readings = view.history.marks.get("stride"), view.readings("update.kl_forward")
+    is_tuned = view.facts.on_rewards or view.facts.on_preferences
+    if not is_tuned or mark is None or len(mark.values) < limit("OPT007", "updates"):
+        return None
+    strides = dict(zip(mark.steps, mark.values, strict=True))
+    distance = statistics.fmean(mark.values) * view.updates
+    if distance < limit("OPT007", "moved"):
+        return suspect("OPT007/still", n=view.updates, moved=distance, rate=view.rate)
+    per_stride = [
+        math.sqrt(max(_ROUNDING, reading.value)) / strides[reading.step]
+        for reading in readings
+        if strides.get(reading.step)
+    ]
+    if not per_stride or view.facts.betas is not None or not view.facts.on_rewards:
+        return None
+    bound = (max(per_stride) * distance) ** 2
+    if bound > limit("OPT007", "distance"):
+        return None
+    return suspect("OPT007/policy", n=view.updates, bound=bound, rate=view.rate)
 
 
 def faint_rate(view: HistoryView) -> Candidate | None:
@@ -218,6 +251,7 @@ CAUSES = (
     too_high,
     no_warm_up,
     too_low,
+    motionless_model,
     zero_rate,
     zero_start,
     faint_rate,

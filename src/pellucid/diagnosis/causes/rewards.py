@@ -9,6 +9,7 @@ from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect
 from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.finding import Severity, limit
 from pellucid.diagnosis.logs.statistics import ends, noise
+from pellucid.vitals import Mark
 
 #: Rows that are enough for an exact equality.
 _LEAST_ROWS = 3
@@ -37,11 +38,49 @@ def equal_rewards(view: HistoryView) -> Candidate | None:
 
 
 def equal_answers(view: HistoryView) -> Candidate | None:
-    """Answers to a prompt that are all the same text, so that all earn the same."""
+    """Answers to a prompt that are all the same text, so that all earn the same.
+
+    The first batch shows it at once, and the ledger in each update. Copies that come with training
+    are another matter: a policy that has learnt its task may write one answer.
+    """
     alike = view.first("answers.alike")
-    if alike is None or alike < limit("RLH001", "alike") or not view.facts.on_rewards:
+    if not view.facts.on_rewards:
         return None
-    return suspect("RLH001/alike", alike=alike, step=0)
+    if alike is not None and alike >= limit("RLH001", "alike"):
+        return suspect("RLH001/alike", alike=alike, step=0)
+    mark = view.often("copies", limit("RLH001", "share"))
+    if mark is None or mark.first > limit("RLH001", "soon"):
+        return None
+    return suspect(
+        "RLH001/copies",
+        _likely_from_start(mark),
+        times=mark.n_seen,
+        n=mark.n_seeable,
+        value=mark.value,
+        step=mark.first,
+        severity=_severity_if_it_learns(view),
+    )
+
+
+def _likely_from_start(mark: Mark) -> float:
+    """The likelihood of a cause that was there before the first update; steps may bring it too."""
+    return 0.85 if mark.first <= _LEAST_ROWS else 0.65
+
+
+def no_gradient(view: HistoryView) -> Candidate | None:
+    """Updates in which every gradient is exactly 0, half of them or more: no answer was better."""
+    mark = view.often("blank", limit("RLH001", "share"))
+    if mark is None or not view.facts.on_rewards or mark.first > limit("RLH001", "soon"):
+        return None
+    severity = _severity_if_it_learns(view) or ("fault" if mark.share == 1 else None)
+    return suspect(
+        "RLH001/blank",
+        _likely_from_start(mark),
+        times=mark.n_seen,
+        n=mark.n_seeable,
+        step=mark.first,
+        severity=severity,
+    )
 
 
 def _share_without_spread(view: HistoryView) -> float | None:
@@ -237,6 +276,7 @@ def stale_log_ps(view: HistoryView) -> Candidate | None:
 CAUSES: tuple[Cause, ...] = (
     equal_rewards,
     equal_answers,
+    no_gradient,
     lost_gradient,
     answers_cut_off,
     reward_falls,

@@ -2,31 +2,59 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from statistics import fmean, median
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from pellucid.typed import to_list
+
 #: More comparisons of ids than this take too long.
 _MOST = 2**24
-#: Of fewer pairs, the longer answers are the chosen ones by chance.
-_FEWEST_PAIRS = 8
+#: Of fewer pairs, one side is the longer, the first or the stranger one by chance.
+_FEWEST_PAIRS = 6
+#: Weights of one group add up to no more than this share of their sizes, in half precision.
+_CENTRED = 0.02
+#: Rows of a later call come after all of an earlier one.
+_CALL = 2**20
 
 #: Ids (rows, time), and a mask of the same shape that is 1 for real tokens, if there is one.
 MaskedIds = tuple[Tensor, Tensor | None]
 
 
-def pair_signs(calls: Sequence[MaskedIds]) -> dict[str, float]:
+class RowReadings(NamedTuple):
+    """What the gradient of a call shows of its rows.
+
+    Attributes:
+        rows: Which rows of the call these are (n).
+        weights: Their weights (n), negative where an answer is made less likely.
+        surplus: How much likelier their tokens are than the model's own would be, in nats a token
+            (n); NaN if unknown.
+    """
+
+    rows: Tensor
+    weights: Tensor
+    surplus: Tensor
+
+
+def pair_signs(
+    calls: Sequence[MaskedIds], readings: Mapping[int, RowReadings] | None = None
+) -> dict[str, float]:
     """How much the two answers of a pair differ.
 
     The partner of a row is the one that differs from it in the fewest tokens behind the start that
-    both share. `answers.tail` is the median of these numbers, of the longer row of the two, and
+    both share; of two rows that are raised, or lowered, neither is the other's partner.
+    `answers.tail` is the median of these numbers, of the longer row of the two, and
     `answers.equal` the share of rows that are the same as their partner.
 
     Args:
         calls: The rows of each call.
+        readings: What the gradient showed of some calls.
     """
     rows = [row for ids, mask in calls for row in _texts(ids, mask)]
     width = max(map(len, rows), default=0)
@@ -40,6 +68,8 @@ def pair_signs(calls: Sequence[MaskedIds]) -> dict[str, float]:
     shared = is_same.long().cumprod(2).sum(2)
     lengths = torch.tensor([len(row) for row in rows], device=padded.device)
     differing = torch.maximum(lengths[:, None], lengths[None]) - shared
+    sides = _sides(calls, readings or {}).to(padded.device)
+    differing = differing.masked_fill(sides[:, None] * sides[None] > 0, width + 1)
     tails = differing.fill_diagonal_(width + 1).amin(1)
     return {
         "answers.tail": float(tails.double().quantile(0.5)),
@@ -47,37 +77,72 @@ def pair_signs(calls: Sequence[MaskedIds]) -> dict[str, float]:
     }
 
 
-def longer_answers(
-    calls: Sequence[MaskedIds], weighed: Mapping[int, tuple[Tensor, Tensor]]
-) -> dict[str, float]:
-    """The share of pairs whose raised answer is the longer one, and their number.
+class _Answer(NamedTuple):
+    place: int
+    ids: Tensor
+    surplus: float
 
-    The partner of a raised row is the lowered one that shares the longest start with it. A pair of
-    one length counts as half.
+
+def compare_pairs(
+    calls: Sequence[MaskedIds], readings: Mapping[int, RowReadings]
+) -> dict[str, float]:
+    """Which answer of each pair is the longer one, comes first, and is the stranger one.
+
+    The partner of a raised row is the lowered one that shares the longest start with it; of
+    several, the nearest. `answers.longer` is the share of raised answers that are longer (a pair of
+    one length counts half). `answers.first` is the share that comes before its partner, and
+    `answers.stranger` the share that surprises the model more; `answers.gap` is the median of this
+    surprise, in nats a token.
 
     Args:
         calls: The rows of each call.
-        weighed: For some calls, which of their rows have a weight, and the weights (rows), which
-            are negative where an answer is made less likely.
+        readings: What the gradient showed of some calls.
     """
-    raised, lowered = list[Tensor](), list[Tensor]()
-    for call, (places, row_weights) in weighed.items():
+    raised, lowered = list[_Answer](), list[_Answer]()
+    for call, reading in sorted(readings.items()):
         if not 0 <= call < len(calls):
             continue
         texts = _texts(*calls[call])
-        numbers: list[float] = cast("Any", row_weights).tolist()
-        rows: list[int] = cast("Any", places).tolist()
-        for place, weight in zip(rows, numbers, strict=True):
-            if place < len(texts) and weight:
-                (raised if weight > 0 else lowered).append(texts[place])
-    width = max(map(len, (*raised, *lowered)), default=0)
+        columns: list[list[float]] = [to_list(column) for column in reading]
+        for row, weight, surplus in zip(*columns, strict=True):
+            if row < len(texts) and weight:
+                answer = _Answer(call * _CALL + int(row), texts[int(row)], surplus)
+                (raised if weight > 0 else lowered).append(answer)
+    width = max((len(answer.ids) for answer in (*raised, *lowered)), default=0)
     if len(raised) < _FEWEST_PAIRS or not lowered or len(raised) * len(lowered) * width > _MOST:
         return {}
-    shares = [
-        0.5 * (1 + _sign(len(row) - len(max(lowered, key=lambda lower: _shared(row, lower)))))
-        for row in raised
-    ]
-    return {"answers.longer": sum(shares) / len(shares), "answers.pairs": float(len(shares))}
+    pairs = [(answer, _partner(answer, lowered)) for answer in raised]
+    signs = {
+        "answers.longer": fmean(0.5 * (1 + _sign(len(a.ids) - len(b.ids))) for a, b in pairs),
+        "answers.first": fmean(a.place < b.place for a, b in pairs),
+        "answers.pairs": float(len(pairs)),
+    }
+    gaps = [b.surplus - a.surplus for a, b in pairs if math.isfinite(b.surplus - a.surplus)]
+    if len(gaps) >= _FEWEST_PAIRS:
+        signs["answers.stranger"] = fmean(gap > 0 for gap in gaps)
+        signs["answers.gap"] = median(gaps)
+    return signs
+
+
+def _sides(calls: Sequence[MaskedIds], readings: Mapping[int, RowReadings]) -> Tensor:
+    """1 for each row that is raised, -1 for one that is lowered, 0 if unknown, of all calls."""
+    sides = [torch.zeros(len(ids)) for ids, _ in calls]
+    for call, reading in readings.items():
+        if 0 <= call < len(calls):
+            rows = reading.rows.cpu()
+            is_in = rows < len(sides[call])
+            sides[call][rows[is_in]] = reading.weights.float().cpu().nan_to_num().sign()[is_in]
+    return torch.cat(sides)
+
+
+def _partner(answer: _Answer, others: Sequence[_Answer]) -> _Answer:
+    """The other answer to a prompt: it shares the longest start, and of several it is nearest."""
+
+    def likeness(other: _Answer) -> tuple[int, int, bool]:
+        distance = other.place - answer.place
+        return _shared(answer.ids, other.ids), -abs(distance), distance > 0
+
+    return max(others, key=likeness)
 
 
 def _shared(first: Tensor, second: Tensor) -> int:
@@ -107,6 +172,43 @@ def alike(ids: Int[Tensor, "rows time"], prompts: Int[Tensor, "rows start"]) -> 
         return None
     has_rival, is_copy = is_rival.any(1), (_equal_rows(ids) & is_rival).any(1)
     return float(is_copy.sum() / has_rival.sum())
+
+
+def mixed_groups(prompts: Int[Tensor, "rows start"], reading: RowReadings) -> dict[str, float]:
+    """Whether advantages are centred over rows side by side, which answer different prompts.
+
+    The weights of a group add up to 0 if its mean is taken off. If n answers to a prompt are far
+    apart, n rows side by side are no group. Nothing if some prompt has one answer, or more answers
+    than another.
+
+    Args:
+        prompts: The prompt of each row of the call.
+        reading: The weights of some of its rows.
+    """
+    first_rows: list[int] = to_list(_equal_rows(prompts).long().argmax(1))
+    sizes = set(Counter(first_rows).values())
+    size = min(sizes)
+    if size < 2 or len(sizes) > 1 or size == len(first_rows):
+        return {}
+    weights = dict(zip(to_list(reading.rows), to_list(reading.weights.nan_to_num()), strict=True))
+    groups: dict[int, list[int]] = {}
+    blocks: dict[int, list[int]] = {}
+    for row, first in enumerate(first_rows):
+        groups.setdefault(first, []).append(row)
+        blocks.setdefault(row // size, []).append(row)
+    mixed_blocks = [rows for rows in blocks.values() if len({first_rows[row] for row in rows}) > 1]
+    blocks_centred, groups_centred = (
+        [_is_centred([weights[row] for row in rows]) for rows in parts if weights.keys() >= {*rows}]
+        for parts in (mixed_blocks, groups.values())
+    )
+    if not blocks_centred:
+        return {}
+    return {"answers.mixed": float(all(blocks_centred) and not all(groups_centred))}
+
+
+def _is_centred(weights: Sequence[float]) -> bool:
+    total = sum(map(abs, weights))
+    return total > 0 and abs(sum(weights)) < _CENTRED * total
 
 
 def _texts(ids: Tensor, mask: Tensor | None) -> list[Tensor]:

@@ -15,7 +15,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from pellucid.vitals.call.answer_rows import MaskedIds, alike, longer_answers, pair_signs
+from pellucid.vitals.call.answer_rows import (
+    MaskedIds,
+    RowReadings,
+    alike,
+    compare_pairs,
+    mixed_groups,
+    pair_signs,
+)
 from pellucid.vitals.taps.outputs import output_attribute
 from pellucid.vitals.taps.recorded_call import is_plain
 
@@ -25,6 +32,8 @@ _CALLS, _ROWS, _PLACES = 8, 8, 32
 _NAMED = 0.99
 #: The weight of a target that is as good as certain cannot be read from its gradient.
 _UNCERTAIN = 1e-3
+#: The logarithm of a probability of 0 counts as this number, times 0.
+_LEAST = -1e4
 #: Equal weights differ by no more than rounding, in half precision.
 _EQUAL = 0.03
 #: Of the raised and the lowered rows, at least so many have a partner if the loss compares pairs.
@@ -47,9 +56,12 @@ class Answers:
         self._alike: float | None = None
         #: the ids of each training call, and their masks
         self._texts: list[MaskedIds] = []
-        #: of the rows of each of these calls: where it is, and the weight of its answer
-        self._rows: dict[int, tuple[Tensor, Tensor]] = {}
+        #: what the gradients of these calls show of their rows
+        self._rows: dict[int, RowReadings] = {}
         self._n_calls = 0
+        #: the prompts that the model wrote from, and the share of a call's gradient on their places
+        self._prompts: Tensor | None = None
+        self._paid_prompts: float | None = None
 
     def on_writing(self, ids: Tensor | None) -> None:
         """Note the ids of a call without gradients: the model may be writing.
@@ -80,6 +92,8 @@ class Answers:
         if ids.shape[1] > width and len(ids) >= n and torch.equal(ids[:n, :width], prompt):
             self._is_own = True
             self._alike = alike(ids[:n], prompt)
+            if len(self._texts) == 1 and len(ids) == n:
+                self._prompts = prompt
 
     def on_outputs(
         self,
@@ -100,7 +114,11 @@ class Answers:
         if self._n_calls > _CALLS:
             return
         call = len(self._texts) - 1
-        if logits is None:
+        log_ps = None if logits is not None else _log_ps_in(output)
+        if log_ps is not None:
+            terms = tuple(part.detach().clone() for part in log_ps if part is not None)
+            register(log_ps[0], partial(self._take_log_ps, call, terms))
+        elif logits is None:
             scores = _scores_in(output)
             if scores is not None:
                 register(scores, partial(self._take_scores, call))
@@ -112,14 +130,34 @@ class Answers:
     def _take_scores(self, call: int, gradient: Tensor) -> None:
         weights = -gradient.detach().flatten()
         self._scores.append(weights)
-        self._rows[call] = (torch.arange(len(weights), device=weights.device), weights)
+        rows = torch.arange(len(weights), device=weights.device)
+        self._rows[call] = RowReadings(rows, weights, weights.new_full((len(rows),), torch.nan))
+
+    def _take_log_ps(self, call: int, terms: tuple[Tensor, ...], gradient: Tensor) -> None:
+        """Some trainers let the model itself give log P of each token, and entropies with them."""
+        weights = -gradient.detach()
+        weights = weights.masked_fill(weights == 0, torch.nan)
+        nowhere = torch.full_like(weights, torch.nan)
+        surplus = torch.where(weights.isnan(), nowhere, sum(terms, torch.zeros_like(weights)))
+        surplus = surplus if len(terms) > 1 else nowhere
+        rows = torch.arange(len(weights), device=weights.device)
+        self._add(call, RowReadings(rows, weights.nanmedian(-1).values, surplus.nanmean(-1)))
+        self._stands_for.append(1.0)
+
+    def _add(self, call: int, reading: RowReadings) -> None:
+        self._weights.append(reading.weights)
+        self._rows[call] = reading
 
     def _take(
         self, call: int, rows: Tensor, places: Tensor, logits: Tensor, gradient: Tensor
     ) -> None:
         part = gradient.detach()[rows][:, places]
-        self._weights.append(row_weights(part, logits))
-        self._rows[call] = (rows, self._weights[-1])
+        if call == 0 and self._prompts is not None:
+            mass = part.abs().sum((0, 2)).float()
+            # the token behind a prompt is guessed at its last place
+            is_prompt = places < self._prompts.shape[1] - 1
+            self._paid_prompts = float((mass * is_prompt).sum() / mass.sum().clamp_min(1e-30))
+        self._add(call, RowReadings(rows, *read_rows(part, logits)))
         self._stands_for.append(len(gradient) / len(rows))
 
     def close(self) -> None:
@@ -137,6 +175,10 @@ class Answers:
         signs: dict[str, float] = {"answers.own": 1.0} if self._is_own else {}
         if self._alike is not None:
             signs["answers.alike"] = self._alike
+        if self._paid_prompts is not None:
+            signs["answers.prompts"] = self._paid_prompts
+        if self._prompts is not None and 0 in self._rows:
+            signs |= mixed_groups(self._prompts, self._rows[0])
         weights = self._weights or self._scores
         if not weights:
             return signs
@@ -148,7 +190,7 @@ class Answers:
         signs["answers.lowered"] = len(lowered) / len(all_weights)
         signs["answers.paired"] = paired(raised, lowered)
         if signs["answers.paired"]:
-            signs |= pair_signs(texts) | longer_answers(texts, self._rows)
+            signs |= pair_signs(texts, self._rows) | compare_pairs(texts, self._rows)
         if self._weights:
             sizes = all_weights.abs()
             signs["answers.uneven"] = float(sizes.std(correction=0) / sizes.mean())
@@ -165,28 +207,36 @@ class Answers:
         return total * max(1.0, self._n_calls / _CALLS)
 
 
-def row_weights(
+def read_rows(
     gradient: Float[Tensor, "rows places vocab"], logits: Float[Tensor, "rows places vocab"]
-) -> Float[Tensor, " rows"]:
-    """The weight of each row's targets in the loss, negative where they are made less likely.
+) -> tuple[Float[Tensor, " rows"], Float[Tensor, " rows"]]:
+    """The weight of each row's targets in the loss, and how likely the model finds them.
 
-    g = w (p - y), so w = -g_y / (1 - p_y), where y is the one token of its sign. NaN for a row that
-    names no target.
+    The weight is negative where targets are made less likely: g = w (p - y), so
+    w = -g_y / (1 - p_y), where y is the one token of its sign. The other number is the mean of
+    log p_y + H, in nats: about 0 for tokens that the model itself would draw, since E[log p] = -H.
+    Both are NaN for a row that names no target.
 
     Args:
         gradient: The gradient of the loss by the logits.
         logits: The logits.
     """
-    g, p = gradient.float(), logits.float().softmax(-1)
+    log_p = logits.float().log_softmax(-1)
+    g, p = gradient.float(), log_p.exp()
     positive, negative = g.clamp(min=0).sum(-1), (-g).clamp(min=0).sum(-1)
     names_raised = -g.amin(-1) > _NAMED * negative
     names_lowered = g.amax(-1) > _NAMED * positive
     target = torch.where(names_raised, g.argmin(-1), g.argmax(-1))[..., None]
     doubt = 1 - p.gather(-1, target)[..., 0]
     weights = -g.gather(-1, target)[..., 0] / doubt.clamp_min(_UNCERTAIN)
+    entropy = -(p * log_p.clamp_min(_LEAST)).sum(-1)
+    surplus = log_p.gather(-1, target)[..., 0] + entropy
     # with one likely alternative, both signs would name a token
     is_read = (names_raised ^ names_lowered) & (doubt > _UNCERTAIN) & (positive > 0)
-    return weights.masked_fill(~is_read, torch.nan).nanmedian(-1).values
+    return (
+        weights.masked_fill(~is_read, torch.nan).nanmedian(-1).values,
+        surplus.masked_fill(~is_read, torch.nan).nanmean(-1),
+    )
 
 
 def paired(raised: Float[Tensor, " n"], lowered: Float[Tensor, " m"]) -> float:
@@ -202,6 +252,17 @@ def paired(raised: Float[Tensor, " n"], lowered: Float[Tensor, " m"]) -> float:
     partners = torch.cat([gaps.amin(1), gaps.amin(0)]) < _EQUAL
     is_even = abs(len(raised) - len(lowered)) <= 0.25 * (len(raised) + len(lowered))
     return float(is_even and float(partners.double().mean()) >= _PAIRED)
+
+
+def _log_ps_in(output: Any) -> tuple[Tensor, Tensor | None] | None:
+    """log P of each token (rows, places), and entropies if the call gives them."""
+    log_ps, entropies = (output_attribute(output, name) for name in ("log_probs", "entropy"))
+    if not isinstance(log_ps, Tensor) or log_ps.ndim != 2 or not log_ps.requires_grad:
+        return None
+    if not is_plain(log_ps) or not log_ps.numel():
+        return None
+    has_entropies = isinstance(entropies, Tensor) and entropies.shape == log_ps.shape
+    return log_ps, entropies if has_entropies else None
 
 
 def _scores_in(output: Any) -> Tensor | None:

@@ -37,6 +37,7 @@ MarkName = Literal[
     "same_rows",
     "known_rows",
     "one_class",
+    "copies",
     "stride",
     "unshared",
     "apart",
@@ -51,6 +52,8 @@ MarkName = Literal[
 _VALUES, _CHECKSUMS = 256, 2**17
 #: Shorter rows may come again because there are no others.
 _LONG = 16
+#: Answers are copies of each other if so many of a batch's rows equal another one.
+COPIES = 0.5
 #: A gradient that is left counts from this share of the new one on, as `gradient.left`.
 LEFT = 1e-3
 #: A step goes along the gradient from this cosine on: twice what 384 random numbers have by chance.
@@ -202,6 +205,10 @@ class Marks:
         texts = _texts(numbers)
         if not texts:
             return
+        counts = Counter(texts)
+        copied = sum(n for n in counts.values() if n > 1) / len(texts)
+        if len(texts) > 1:
+            self._mark("copies", row, copied, shows=copied >= COPIES)
         if last is not None:
             self._mark("same_rows", row, 1.0, shows=texts == _texts(last[1]))
         if numbers["tokens"] < _LONG:
