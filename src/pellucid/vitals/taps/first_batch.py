@@ -127,18 +127,20 @@ class FirstBatch:
         weight = getattr(head, "weight", None)
         return len(weight) if isinstance(weight, Tensor) and weight.ndim == 2 else None
 
+    def latest(self) -> tuple[Tensor | None, object]:
+        """The ids and the labels of the latest call, None for what it does not have."""
+        return self._ids, self._ids_labels
+
     def row_checksums(self) -> Tensor | None:
         """The length of the latest batch's first rows, and their checksums; None without ids."""
-        if self._ids is None:
-            return None
-        return row_checksums(self._ids, self._ids_mask, self._ids_labels)
+        ids = self._ids
+        return None if ids is None else row_checksums(ids, self._ids_mask, self._ids_labels)
 
     def class_range(self) -> Tensor | None:
         """The lowest and the highest label of the latest batch, if rows have one class each."""
         labels = self._ids_labels
-        if not isinstance(labels, Tensor) or labels.ndim != 1 or len(labels) < _CLASSED:
-            return None
-        if labels.is_floating_point() or not is_plain(labels):
+        is_whole = isinstance(labels, Tensor) and not labels.is_floating_point()
+        if not is_whole or labels.ndim != 1 or len(labels) < _CLASSED or not is_plain(labels):
             return None
         return torch.stack([*labels.aminmax()])
 
@@ -224,8 +226,7 @@ class FirstBatch:
 
     def _on_answers(self, hooks: Hooks, module: nn.Module, inputs: Any, output: Any) -> None:
         if self.answers.is_open and _is_training(module):
-            register = partial(_register, hooks)
-            self.answers.on_outputs(logits_of(output), output, register)
+            self.answers.on_outputs(logits_of(output), output, partial(_register, hooks))
 
     def _targets(self) -> Tensor | None:
         """The target of each place; None if the meaning of the labels is unknown."""
