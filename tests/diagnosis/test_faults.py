@@ -21,6 +21,7 @@ OF_CALLS = {
     "LOS016",
     "LOS017",
     "LOS018",
+    "LOS019",
     "POS003",
     "POS004",
 }

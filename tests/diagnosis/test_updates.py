@@ -114,6 +114,38 @@ def test_a_loss_of_a_coin_at_every_update_compares_equal_sides(
     assert [finding.code for finding in found if finding.severity != "note"] == codes
 
 
+ROUNDED = Mark(n_seen=20, n_seeable=20, first=2, values=[0.5] * 20)
+LOWERED = Mark(n_seen=4, n_seeable=8, first=1, values=[1.0] * 4)
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"marks": {"rounded": ROUNDED}}, "NUM001"),
+        ({"marks": {"shifted": replace(LOWERED, values=[3.0, 1.0, 2.0, 5.0])}}, "LOS003"),
+        ({"marks": {"shifted": LOWERED}}, None),
+        ({"marks": {"lowered": LOWERED}}, None),
+        ({"marks": {"lowered": LOWERED}, "losses": ((1, GUESSING), (60, GUESSING))}, "LOS009"),
+        ({"signs": {"targets.class_weights": (Reading(9, 25.0, "sick"),)}}, "LOS019"),
+        ({"signs": {"targets.started": (Reading(1, 1.0, "sick"),)}}, "DAT013"),
+        ({"facts": replace(healthy().facts, betas=(0.999, 0.9995))}, "OPT018"),
+        ({"facts": replace(healthy().facts, betas=(0.98, 0.99))}, None),
+    ],
+)
+def test_what_later_updates_show_is_named(changes: dict[str, Any], code: str | None) -> None:
+    codes = [finding.code for finding in diagnose(replace(healthy(), **changes))]
+    assert code in codes if code else codes == []
+
+
+def test_a_loop_of_several_tasks_is_not_judged_by_its_first_call() -> None:
+    signs = healthy().signs | {"targets.skipped": (Reading(1, 1.0, "sick"),)}
+    (skipped,) = diagnose(replace(healthy(), signs=signs))
+    marks: dict[MarkName, Mark] = {"follows": LOWERED}
+    (one_of_two,) = diagnose(replace(healthy(), signs=signs, marks=marks))
+    assert (skipped.code, skipped.severity) == ("LOS002", "fault")
+    assert (one_of_two.code, one_of_two.severity) == ("LOS002", "note")
+
+
 @pytest.mark.parametrize(("times", "codes"), [(30.0, ["DAT021"]), (6.0, [])])
 def test_rows_that_came_many_times_are_few(times: float, codes: list[str]) -> None:
     mark = Mark(n_seen=40, n_seeable=40, first=2, values=[times * n / 40 for n in range(1, 41)])

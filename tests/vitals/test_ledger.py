@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from functools import partial
+from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from pellucid.training import Guard
 from pellucid.vitals import Mark
@@ -13,6 +16,7 @@ from pellucid.vitals.async_metrics import AsyncMetrics
 from pellucid.vitals.ledger.ledger import COLUMN, Ledger
 from pellucid.vitals.ledger.marks import Marks, Row
 from pellucid.vitals.ledger.page import COLUMNS, Page, checksum
+from pellucid.vitals.ledger.pulls import class_pulls, shift_of_rows, token_pulls, unevenness
 from pellucid.vitals.ledger.witnesses import Witnesses, age_of
 from pellucid.vitals.schedule import LookSchedule
 from pellucid.vitals.taps.hooks import Hooks
@@ -197,6 +201,63 @@ def test_rows_of_text_are_counted_if_they_are_long_and_compared_with_the_batch_b
     assert "known_rows" not in marked([batch(1, 3.0, 5), batch(2, 3.0, 5)])
     copied = marked([batch(1, 7.0, 5), batch(2, 3.0, 5)])["copies"]
     assert (copied.values, copied.n_seeable) == ([1.0], 2)
+
+
+def test_rows_in_another_order_are_the_same_rows() -> None:
+    rows = [(row(n), numbers(tokens=20.0, text0=n % 2 + 5.0, text1=6.0 - n % 2)) for n in (1, 2, 3)]
+    mark = marked(rows)["same_rows"]
+    assert (mark.n_seen, mark.values) == (2, [0.0, 0.0])
+
+
+def test_weights_of_32_bits_that_are_rounded_to_16_are_marked() -> None:
+    def share(rounds: bool) -> float:
+        page = Page(2, 64, 1, CPU, torch.float32)
+        page.before[0] = torch.randn(64, generator=torch.Generator().manual_seed(2)).bfloat16()
+        page.after[0] = page.before[0] * 1.0001
+        page.before[1] = page.after[0].bfloat16() if rounds else page.after[0]
+        stats = page.statistics(2, torch.zeros(64), torch.zeros(64).bool(), slice(0, 1))
+        return stats[1, COLUMNS.index("rounded")].item()
+
+    assert share(rounds=True) > 0.9
+    assert share(rounds=False) == 0
+
+
+def pulls_of(loss: Any, ids: torch.Tensor) -> list[float]:
+    """What the gradient of a loss by random logits (rows, time, 50) shows."""
+    logits = torch.randn(*ids.shape, 50, generator=torch.Generator().manual_seed(3))
+    logits.requires_grad_()
+    loss(logits).backward()
+    gradient = logits.grad
+    assert gradient is not None
+    flat, places = gradient.flatten(0, 1), torch.arange(ids.numel())
+    return [*token_pulls(flat, places, ids).tolist(), shift_of_rows(gradient, ids).item()]
+
+
+def test_the_gradient_of_logits_shows_which_targets_it_pulls_and_which_way() -> None:
+    ids = torch.randint(50, (4, 20), generator=torch.Generator().manual_seed(4))
+
+    def ce(targets: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
+        n = targets.shape[1]
+        return nn.functional.cross_entropy(logits[:, :n].flatten(0, 1), targets.flatten())
+
+    following = partial(ce, ids[:, 1:])
+    assert pulls_of(following, ids) == [1.0, 0.0, 0.0]
+    assert pulls_of(lambda logits: -following(logits), ids)[1] == 1.0
+    assert pulls_of(partial(ce, ids[:, 2:]), ids)[2] == 1.0
+    padded = torch.stack([row.roll(n) for n, row in enumerate(ids[:, 1:])])
+    padded = padded.masked_fill(torch.arange(19) < torch.arange(4)[:, None], -100)
+    assert pulls_of(partial(ce, padded), ids)[2] == 3.0
+
+
+@pytest.mark.parametrize(("weight", "factor"), [(1.0, 1.0), (1 / 3, 1 / 3), (3.0, 3.0)])
+def test_weights_of_classes_are_compared_with_their_rows(weight: float, factor: float) -> None:
+    logits = torch.randn(8, 2, generator=torch.Generator().manual_seed(5), requires_grad=True)
+    labels = torch.tensor([0, 0, 0, 0, 0, 0, 1, 1])
+    nn.functional.cross_entropy(logits, labels, weight=torch.tensor([weight, 1.0])).backward()
+    assert logits.grad is not None
+    sums = class_pulls(logits.grad, logits.detach(), labels)
+    assert sums[0].tolist() == [6, 2]
+    assert unevenness(sums).item() == pytest.approx(factor, rel=1e-4)
 
 
 def test_gradients_that_are_zero_or_others_than_those_that_arrived_are_marked() -> None:

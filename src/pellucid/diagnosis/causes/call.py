@@ -5,6 +5,8 @@ The signs are measured once, at the first update, by repeating the call (see `Ca
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 from pellucid.diagnosis.causes.candidate import Candidate, Cause, Comparison, suspect
 from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.finding import limit
@@ -41,6 +43,44 @@ def rows_without_labels(view: HistoryView) -> Candidate | None:
     return suspect(key, value=readings[0].value, step=readings[0].step)
 
 
+def swapped_texts(view: HistoryView) -> Candidate | None:
+    """Targets that stand in the encoder's text, or that alone begin with a start token."""
+    in_encoder = Comparison("DAT013", "targets.swapped", (">", "share"), n=1)
+    begins = Comparison("DAT013/starts", "targets.started", (">", "share"), n=1)
+    return in_encoder(view) or begins(view)
+
+
+def shifted_rows(view: HistoryView) -> Candidate | None:
+    """Rows whose targets stand at distances from their tokens that differ from row to row."""
+    mark = view.history.marks.get("shifted")
+    if mark is None or mark.n_seen < limit("LOS003", "times") or len(set(mark.values)) < 2:
+        return None
+    return suspect(
+        "LOS003/rows", times=mark.n_seen, n=mark.n_seeable, value=max(mark.values), step=mark.first
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class OfTargets:
+    """A cause in the targets of the first call, a note if other updates pay for the next token.
+
+    A loop may turn to several tasks, and its first call shows one of them.
+    """
+
+    comparison: Comparison
+
+    @property
+    def __name__(self) -> str:
+        return self.comparison.__name__
+
+    def __call__(self, view: HistoryView) -> Candidate | None:
+        """The candidate if the first call shows it; None otherwise."""
+        candidate, mark = self.comparison(view), view.history.marks.get("follows")
+        if candidate is None or mark is None or mark.share < limit("LOS002", "others"):
+            return candidate
+        return replace(candidate, severity="note", likely=0.5)
+
+
 CAUSES: tuple[Cause, ...] = (
     Comparison("ATT001/call", "call.future", (">", 0), n=1),
     Comparison("ATT002/call", "call.rows", (">", 0), n=1),
@@ -51,17 +91,19 @@ CAUSES: tuple[Cause, ...] = (
     Comparison("ATT010", "call.source", ("<", "change"), n=1),
     Comparison("POS003", "call.one_position", (">", "share"), n=1),
     Comparison("POS004", "call.falling_positions", (">", "share"), n=1),
-    Comparison("LOS001/call", "targets.unmoved", (">", "agree"), n=1),
-    Comparison("LOS002/call", "targets.skipped", (">", "share"), n=1),
-    Comparison("LOS003/call", "targets.scrambled", (">", "share"), n=1),
+    OfTargets(Comparison("LOS001/call", "targets.unmoved", (">", "agree"), n=1)),
+    OfTargets(Comparison("LOS002/call", "targets.skipped", (">", "share"), n=1)),
+    OfTargets(Comparison("LOS003/call", "targets.scrambled", (">", "share"), n=1)),
+    shifted_rows,
+    Comparison("LOS019", "targets.class_weights", (">", "factor"), n=1),
     Comparison("LOS005/balance", "targets.unbalanced", (">", "balance"), n=1),
     Comparison("LOS005/untouched", "targets.untouched", (">", "untouched"), n=1),
-    Comparison("LOS003/strange", "targets.strange", (">", "strange"), n=1),
+    OfTargets(Comparison("LOS003/strange", "targets.strange", (">", "strange"), n=1)),
     Comparison("LOS003/foreign", "targets.foreign", (">", "foreign"), n=1),
     Comparison("DAT006/call", "targets.padding", (">", "share"), n=1),
     Comparison("ATT011", "call.hidden", (">", "share"), n=1),
     Comparison("LOS015", "targets.unmasked", (">", "share"), n=1),
-    Comparison("DAT013", "targets.swapped", (">", "share"), n=1),
+    swapped_texts,
     Comparison("DAT014", "batch.one_token", (">", "share"), n=1),
     Comparison("DAT015", "batch.length", ("<", "length"), n=1),
     Comparison("DAT015/cut", "batch.cut_length", ("<", "cut"), n=1),

@@ -100,11 +100,15 @@ def jumps(view: HistoryView) -> list[tuple[int, float]]:
 
 
 def same_batch(view: HistoryView) -> Candidate | None:
-    """A batch whose rows are those of the batch before, update after update."""
+    """A batch whose rows are those of the batch before, update after update.
+
+    If they come in another order, a loader does draw anew: there are no other rows.
+    """
     mark = view.often("same_rows", limit("DAT001", "share"))
     if mark is None:
         return None
-    return suspect("DAT001/seen", times=mark.n_seen, n=mark.n_seeable, step=mark.first)
+    key = "DAT001/seen" if all(mark.values) else "DAT001/few"
+    return suspect(key, times=mark.n_seen, n=mark.n_seeable, step=mark.first)
 
 
 def few_rows(view: HistoryView) -> Candidate | None:

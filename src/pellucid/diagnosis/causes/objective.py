@@ -90,6 +90,32 @@ def climbing(view: HistoryView) -> Candidate | None:
     return suspect("LOS009/rising", start=start, end=view.end, step=view.steps[0])
 
 
+def other_pulls(view: HistoryView) -> Candidate | None:
+    """Logits that are pulled harder than by the mean cross-entropy that the first call shows."""
+    outputs, parts = view.history.marks.get("outputs"), view.history.marks.get("parts")
+    weight = view.first("targets.weight")
+    if outputs is None or parts is None or weight is None or outputs.n_seen < 4:
+        return None
+    is_mean = abs(weight * parts.value - 1) < limit("LOS013", "mean")
+    # of few paid places, a sample says little: all updates have to agree
+    if not is_mean or not view.learns_tokens or min(outputs.values) <= limit("LOS013", "pull"):
+        return None
+    return suspect("LOS013/outputs", total=min(outputs.values), step=outputs.first)
+
+
+def lowered_targets(view: HistoryView) -> Candidate | None:
+    """Updates that push targets down, all or some of them, in a training that does not learn.
+
+    A policy gradient, a pair of answers and unlearning push some down too.
+    """
+    mark = view.history.marks.get("lowered")
+    if mark is None or mark.n_seen < limit("LOS009", "times") or view.goes_well:
+        return None
+    if view.facts.on_rewards or view.facts.on_preferences:
+        return None
+    return suspect("LOS009/lowered", times=mark.n_seen, n=mark.n_seeable, step=mark.first)
+
+
 def maximised(view: HistoryView) -> Candidate | None:
     """An optimiser that steps along the gradient, where the gradient names targets."""
     pays_targets = (view.first("targets.single") or 0.0) > limit("LOS009", "named")
@@ -180,6 +206,8 @@ CAUSES = (
     summed,
     other_labels,
     climbing,
+    lowered_targets,
+    other_pulls,
     maximised,
     negative_loss,
     softmax_twice,

@@ -36,6 +36,18 @@ def swapped_betas(view: HistoryView) -> Candidate | None:
     return suspect("OPT016", betas=betas, difference=betas[0] - betas[1], step=0)
 
 
+def long_momentum(view: HistoryView) -> Candidate | None:
+    """An average of gradients that reaches further back than the training."""
+    betas = view.facts.betas
+    factor = view.facts.momentum if betas is None else betas[0]
+    if factor is None or not limit("OPT018", "factor") <= factor < 1:
+        return None
+    memory, total = 1 / (1 - factor), view.facts.total_steps or view.updates
+    if memory < limit("OPT018", "share") * total or not total:
+        return None
+    return suspect("OPT018", factor=factor, memory=memory, total=total, step=0)
+
+
 def tight_clip(view: HistoryView) -> Candidate | None:
     """A clipping limit far below the usual norm."""
     clip = view.facts.clip_norm
@@ -217,6 +229,7 @@ def decayed_gains(view: HistoryView) -> Candidate | None:
 CAUSES: tuple[Cause, ...] = (
     large_eps,
     swapped_betas,
+    long_momentum,
     tight_clip,
     still_weights,
     Comparison("GRD001/history", "gradient.missing", (">", 0)),

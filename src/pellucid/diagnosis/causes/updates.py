@@ -207,6 +207,9 @@ def parts_not_divided(view: HistoryView) -> Candidate | None:
     # each mean cross-entropy has at most 2 at the logits, and one of no tokens has no such bound
     is_of_tokens = view.start is not None and view.start > limit("LOS007", "nats")
     n, most = parts.value, limit("LOS007", "bound")
+    weight = view.first("targets.weight")
+    if weight is not None and weight * n < limit("LOS007", "divided"):
+        return None  # each part is divided: another term of the loss adds the rest
     discarded = view.history.marks.get("discarded")
     if discarded is not None and discarded.n_seen:
         return None  # the parts do not add up
@@ -272,6 +275,7 @@ CAUSES: tuple[Cause, ...] = (
     blank,
     swapped,
     no_movement,
+    Sighting("NUM001/rounded", "rounded"),
     Sighting("UPD004", "rates"),
     idle_schedule,
     coupled_decay,

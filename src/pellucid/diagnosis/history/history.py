@@ -52,6 +52,7 @@ class Facts:
         warmup_steps: updates until the highest rate.
         total_steps: updates of the whole training.
         betas: of Adam.
+        momentum: of SGD, without the gradient's own share.
         eps: of Adam.
         weight_decay: the largest factor.
         clip_norm: the largest norm that is let through.
@@ -77,6 +78,7 @@ class Facts:
     warmup_steps: int | None = None
     total_steps: int | None = None
     betas: tuple[float, float] | None = None
+    momentum: float | None = None
     eps: float | None = None
     weight_decay: float | None = None
     decays: Literal["all", "matrices"] | None = None

@@ -143,6 +143,7 @@ def _facts(watched: WatchState, optimisers: Sequence[Any], rates: Points) -> Fac
         initial_rate=next(_numbers(groups, "initial_lr"), None),
         warmup_steps=_rising(rates),
         betas=_betas(groups),
+        momentum=max(_numbers(groups, "momentum"), default=None),
         eps=next(_numbers(groups, "eps"), None),
         weight_decay=max(_numbers(groups, "weight_decay"), default=None),
         decays=_decays(groups),

@@ -209,10 +209,9 @@ class CallProbe:
         return signs
 
     def _move_of_later(self, before: Tensor, starts: list[int]) -> float:
-        if not self._may_take(1):
-            return 0.0
-        movement = self._repeat.move_of_later(self._call.arguments, before, starts)
-        return self._over_rounding(movement)
+        repeat, arguments = self._repeat, self._call.arguments
+        move = repeat.move_of_later(arguments, before, starts) if self._may_take(1) else 0.0
+        return self._over_rounding(move)
 
     def _aligned(self, aligned: Alignment, read: float, future: float) -> dict[str, float]:
         """Signs of targets that the inputs hold, by their offset."""
@@ -221,7 +220,7 @@ class CallProbe:
         if aligned.offset > 1:
             return {"targets.skipped": aligned.share} if not read else {"call.future": read}
         if not read:
-            return {}  # the model itself moves its inputs by one
+            return {}  # the model moves its inputs
         return {"targets.unmasked" if future else "targets.unmoved": aligned.share}
 
     def _drop_hidden(self, signs: dict[str, float]) -> dict[str, float]:
@@ -247,6 +246,8 @@ class CallProbe:
         if before is not None and after is not None:
             signs |= self._drop_hidden({"call.source": float(change(before, after).max())})
         tokens, targets = self._tokens_and_targets()
+        if targets is not None and arguments.starts:
+            signs["targets.started"] = target_rows.only_targets_start(arguments, source, targets)
         if tokens is None or targets is None or alignment(tokens, targets).is_clear:
             return signs
         return signs | {"targets.swapped": alignment(source, targets).share}

@@ -47,6 +47,23 @@ def shared_start(targets: Int[Tensor, "rows time"]) -> int:
     return int(is_same.long().cumprod(0).sum())
 
 
+def only_targets_start(
+    arguments: Arguments, source: Int[Tensor, "rows length"], targets: Int[Tensor, "rows time"]
+) -> float:
+    """The share of rows that pay first for a start token; 0 if a text of the encoder has one.
+
+    Args:
+        arguments: The call of an encoder-decoder.
+        source: The ids that the encoder reads.
+        targets: The target of each place, `IGNORED` where nothing is paid for.
+    """
+    starts = targets.new_tensor(arguments.starts)
+    if bool(torch.isin(source, starts).any()):
+        return 0.0
+    first = (targets != IGNORED).long().argmax(1, keepdim=True)
+    return float(torch.isin(targets.gather(1, first), starts).double().mean())
+
+
 def paid_heads(
     arguments: Arguments, tokens: Int[Tensor, "rows time"], targets: Int[Tensor, "rows time"]
 ) -> float:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from functools import partial
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor, nn
 
 from pellucid.training import Guard
+from pellucid.vitals.ledger.batch_rows import Rows
+from pellucid.vitals.ledger.pulls import class_logits, class_pulls, shift_of_rows, token_pulls
 from pellucid.vitals.ledger.witnesses import gradient_numbers, numbers_of
 from pellucid.vitals.taps.hooks import Hook, Hooks
 from pellucid.vitals.taps.outputs import logits_of
@@ -16,6 +19,22 @@ from pellucid.vitals.taps.recorded_call import is_plain
 
 #: About how many tokens' gradients are measured at the logits.
 _TOKENS = 64
+
+
+class Batches(Protocol):
+    """What knows the rows of the latest batch."""
+
+    def latest(self) -> tuple[Tensor | None, object]:
+        """The ids and the labels of the latest call, None for what it does not have."""
+        ...
+
+    def rows(self) -> Rows | None:
+        """Its first rows."""
+        ...
+
+    def class_range(self) -> Tensor | None:
+        """The lowest and the highest class among its labels."""
+        ...
 
 
 class Events:
@@ -34,6 +53,9 @@ class Events:
         #: whether the gradient of the next call's logits is measured
         self.measures_outputs = False
         self.open_calls = (0, 0)
+        #: the rows of each class, and what they weigh in the loss, as far as was measured
+        self.classes: Tensor | None = None
+        self._batches: Batches | None = None
         self.clear()
 
     def clear(self) -> None:
@@ -50,10 +72,13 @@ class Events:
         self.total: Tensor | None = None
         #: sums of the absolute gradients of logits
         self.outputs: list[Tensor] = []
+        #: of each of these: the share of targets that follow, and of places that are pushed down
+        self.pulls: list[Tensor] = []
         self._pending: tuple[Tensor, Tensor | None] | None = None
 
-    def attach_to_model(self, model: nn.Module, hooks: Hooks) -> None:
-        """Count the calls of the model."""
+    def attach_to_model(self, model: nn.Module, hooks: Hooks, batches: Batches | None) -> None:
+        """Count the calls of the model, whose rows `batches` knows."""
+        self._batches = batches
         hooks.after(model, "calls of the model", self._on_output)
 
     def attach_to_parameter(self, parameter: nn.Parameter, size: int, hooks: Hooks) -> None:
@@ -97,16 +122,35 @@ class Events:
         self.open_calls = (self.calls, self.open_calls[1])
         self.training_calls += module.training
         if self.measures_outputs and self.records:
-            logits = logits_of(output)
+            ids, labels = (None, None) if self._batches is None else self._batches.latest()
+            of_rows = class_logits(output, labels)
+            logits = logits_of(output) if of_rows is None else of_rows
             if logits is not None and logits.requires_grad and is_plain(logits):
-                hook = Hook(self._guard, "gradients of logits", self._measure_outputs)
+                row_logits = None if of_rows is None else of_rows.detach()
+                measure = partial(self._measure_outputs, row_logits, ids, labels)
+                hook = Hook(self._guard, "gradients of logits", measure)
                 cast("Any", logits).register_hook(hook)
 
-    def _measure_outputs(self, gradient: Tensor) -> None:
-        """Measure the sum of the absolute gradients of the logits (batch, time, vocab)."""
+    def _measure_outputs(
+        self, logits: Tensor | None, ids: Tensor | None, labels: Any, gradient: Tensor
+    ) -> None:
+        """Measure the gradients of the logits (batch, time, vocab), or of classes."""
         if not (is_plain(gradient) and gradient.is_contiguous() and gradient.numel()):
             return
-        rows = gradient.detach().view(-1, gradient.shape[-1])
+        gradient = gradient.detach()
+        rows = gradient.view(-1, gradient.shape[-1])
         stride = max(1, len(rows) // _TOKENS) | 1
         sampled = rows[::stride]
         self.outputs.append(sampled.abs().sum(dtype=torch.float32) * (len(rows) / len(sampled)))
+        if logits is not None:
+            sums = class_pulls(gradient, logits, labels)
+            self.classes = sums if self.classes is None else self.classes + sums
+            lowered = (sums[1] < 0).sum() / (sums[0] > 0).sum().clamp_min(1)
+            unknown = -torch.ones_like(lowered)
+            self.pulls.append(torch.stack([unknown, lowered, unknown]))
+        elif gradient.ndim == 3:
+            places = torch.arange(0, len(rows), stride, device=rows.device)
+            is_own = ids is not None and ids.shape == gradient.shape[:2]
+            own_ids = ids if is_own else None
+            shift = shift_of_rows(gradient, own_ids)
+            self.pulls.append(torch.cat([token_pulls(sampled, places, own_ids), shift[None]]))

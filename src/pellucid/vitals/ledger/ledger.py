@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -12,10 +11,10 @@ from torch.optim import Optimizer
 
 from pellucid.training import Guard
 from pellucid.vitals.async_metrics import AsyncMetrics, Column
-from pellucid.vitals.ledger.batch_rows import Rows
-from pellucid.vitals.ledger.events import Events
+from pellucid.vitals.ledger.events import Batches, Events
 from pellucid.vitals.ledger.marks import Mark, MarkName, Marks, Row, rows_of
 from pellucid.vitals.ledger.page import COLUMNS, Page, copy_into
+from pellucid.vitals.ledger.pulls import unevenness
 from pellucid.vitals.ledger.witnesses import Witnesses, age_of
 from pellucid.vitals.overhead_budget import OverheadBudget
 from pellucid.vitals.schedule import LookSchedule
@@ -35,18 +34,6 @@ COLUMN = "ledger"
 #: Every so many updates, gradients that are left are judged as a sign.
 _JUDGED = 4
 _LEFT = Column("gradient.left", ("",))
-
-
-class Batches(Protocol):
-    """What knows the rows of the latest batch."""
-
-    def rows(self) -> Rows | None:
-        """Its first rows."""
-        ...
-
-    def class_range(self) -> Tensor | None:
-        """The lowest and the highest class among its labels."""
-        ...
 
 
 class Ledger:
@@ -103,7 +90,7 @@ class Ledger:
         self._rows = []
         self.events.clear()
         if model is not None:
-            self.events.attach_to_model(model, hooks)
+            self.events.attach_to_model(model, hooks, batches)
 
     # ---- an update
 
@@ -169,6 +156,9 @@ class Ledger:
         numbers = page.statistics(len(rows), decay, narrow, self._hooked)
         metrics.record(COLUMN, numbers, ("",) * numbers.numel())
         self._pages_sent.append(rows)
+        if self.events.classes is not None:
+            metrics.record("targets.class_weights", unevenness(self.events.classes))
+            self.events.classes = None
         self._previous = page.after[len(rows) - 1]
         self._page, self._rows = None, []
 
@@ -241,6 +231,8 @@ class Ledger:
             page.total[place] = events.total
         if events.outputs:
             page.outputs[place] = torch.stack(events.outputs).sum()
+        if events.pulls:
+            page.pulls[place] = torch.stack(events.pulls).mean(0)
         if not isinstance(self._fresh, int) or self._fresh:
             page.fresh[place] = self._fresh
         page.texts[place] = None if self._batches is None else self._batches.rows()

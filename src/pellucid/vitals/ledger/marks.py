@@ -38,6 +38,10 @@ MarkName = Literal[
     "known_rows",
     "one_class",
     "copies",
+    "follows",
+    "lowered",
+    "shifted",
+    "rounded",
     "stride",
     "unshared",
     "apart",
@@ -63,6 +67,10 @@ UNDONE = 0.8
 #: Weights are written over if such a share of the numbers that moved do not go back. Of new weights
 #: it is a half.
 ASIDE = 0.25
+#: Most targets of an update are the next ids, or pushed down, from this share on.
+MAJORITY = 0.9
+#: A step is lost if such a share of the numbers that it moved is rounded back.
+ROUNDED = 0.2
 #: A step uses other gradients than those that arrived if their cosine is below.
 SWAPPED = 0.5
 
@@ -190,6 +198,11 @@ class Marks:
         if numbers["outputs"] > 0:
             self._mark("outputs", row, numbers["outputs"], shows=True)
             self._mark("parts", row, float(row.arrivals), shows=row.arrivals > 0)
+        for name in ("follows", "lowered"):
+            if numbers[name] >= 0 and row.arrivals:
+                self._mark(name, row, numbers[name], shows=numbers[name] > MAJORITY)
+        if numbers["shifted"] >= 0 and row.arrivals:
+            self._mark("shifted", row, numbers["shifted"], shows=numbers["shifted"] > 0)
         if row.arrivals:
             self._mark("discarded", row, numbers["fresh"] - 1, shows=numbers["fresh"] > 1)
         self._mark_rows(row, numbers, last)
@@ -210,7 +223,10 @@ class Marks:
         if len(texts) > 1:
             self._mark("copies", row, copied, shows=copied >= COPIES)
         if last is not None:
-            self._mark("same_rows", row, 1.0, shows=texts == _texts(last[1]))
+            before = _texts(last[1])
+            self._mark(
+                "same_rows", row, float(texts == before), shows=sorted(texts) == sorted(before)
+            )
         if numbers["tokens"] < _LONG:
             return
         times = statistics.fmean(self._row_counts[text] for text in texts)
@@ -236,6 +252,7 @@ class Marks:
                 self._mark("undone", row, numbers["undone"], shows=numbers["undone"] >= UNDONE)
                 is_over = is_written and numbers["aside"] >= ASIDE
                 self._mark("overwritten", row, numbers["written"] / step, shows=is_over)
+                self._mark("rounded", row, numbers["rounded"], shows=numbers["rounded"] > ROUNDED)
         if self._steps_by_checksum:
             earlier = self._steps_by_checksum.get(before) if is_written else None
             steps_lost = 0.0 if earlier is None else float(row.step - 1 - earlier)
@@ -253,7 +270,7 @@ class Marks:
 def _texts(numbers: Mapping[str, float]) -> list[float]:
     """The checksums of an update's rows of text, in order."""
     texts = (numbers[f"text{i}"] for i in range(ROWS))
-    return sorted(text for text in texts if text)
+    return [text for text in texts if text]
 
 
 def rows_of(numbers: Sequence[float], columns: Sequence[str]) -> list[dict[str, float]]:

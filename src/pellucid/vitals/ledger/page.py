@@ -32,6 +32,10 @@ COLUMNS = (
     "fresh",
     "class_low",
     "class_high",
+    "follows",
+    "lowered",
+    "shifted",
+    "rounded",
     "tokens",
     *(f"text{i}" for i in range(ROWS)),
 )
@@ -69,6 +73,9 @@ class Page:
         self.fresh = zeros(rows)
         #: the lowest and the highest class of the batch's labels; -1 if they are no classes
         self.classes = zeros(rows, 2) - 1
+        #: the share of targets that are the next ids, of places whose target is pushed down, and
+        #: how far the targets of a row are from the next ids
+        self.pulls = zeros(rows, 3) - 1
         #: the first rows of each batch
         self.texts: list[Rows | None] = [None] * rows
         #: the weights after the update before the page, if it is known
@@ -111,6 +118,8 @@ class Page:
             self.outputs[:n].double(),
             self.fresh[:n].double(),
             *self.classes[:n].double().unbind(1),
+            *self.pulls[:n].double().unbind(1),
+            _rounded(before, change, gap),
             *row_checksums(self.texts[:n]).to(before).unbind(1),
         )
         return torch.stack([*numbers], 1)
@@ -179,6 +188,16 @@ def _aside(change: Tensor, gap: Tensor) -> Tensor:
     """
     is_moved, is_back = gap[1:] != 0, gap[1:] * change[:-1] < 0
     return torch.cat([gap.new_full((1,), -1.0), _share(is_moved & ~is_back, is_moved)])
+
+
+def _rounded(before: Tensor, change: Tensor, gap: Tensor) -> Tensor:
+    """The share of the numbers that moved and went back, where all now have 16 bits; else 0."""
+    half = before.to(torch.bfloat16).double(), before.half().double()
+    is_short = (before == half[0]).all(1) | (before == half[1]).all(1)
+    is_stepped = change[:-1] != 0
+    is_back = is_stepped & (gap[1:] == -change[:-1]) & (before[1:] != 0)
+    share = _share(is_back, is_stepped) * is_short[1:]
+    return torch.cat([share.new_zeros(1), share])
 
 
 def _share(part: Tensor, total: Tensor) -> Tensor:

@@ -95,16 +95,14 @@ class FirstBatch:
 
     def probe(self) -> Probe | None:
         """The probe, once there is a batch."""
-        if self._call is None:
-            return None
-        return Probe(self.calling(self._model), self._targets())
+        return None if self._call is None else Probe(self.calling(self._model), self._targets())
 
     def baselines(self) -> Baselines | None:
         """The losses that counting the first batch's labels reaches; None without labels."""
         if self.labels is None or self.labels.ndim != 2 or self._predicts_classes:
             return None
-        label_losses = baselines(self.labels)
-        return label_losses if all(map(math.isfinite, label_losses)) else None
+        losses = baselines(self.labels)
+        return losses if all(map(math.isfinite, losses)) else None
 
     def calling(self, model: nn.Module) -> Callable[[], Tensor | None]:
         """A function that repeats the kept call, with this model or another."""
@@ -131,15 +129,18 @@ class FirstBatch:
 
     def rows(self) -> Rows | None:
         """The first rows of the latest batch; None without ids."""
-        ids, mask, labels = self._ids, self._ids_mask, self._ids_labels
-        return None if ids is None else first_rows(ids, mask, labels)
+        ids = self._ids
+        return None if ids is None else first_rows(ids, self._ids_mask, self._ids_labels)
+
+    def latest(self) -> tuple[Tensor | None, object]:
+        """The ids and the labels of the latest call, None for what it does not have."""
+        return self._ids, self._ids_labels
 
     def class_range(self) -> Tensor | None:
         """The lowest and the highest label of the latest batch, if rows have one class each."""
         labels = self._ids_labels
-        if not isinstance(labels, Tensor) or labels.ndim != 1 or len(labels) < _CLASSED:
-            return None
-        if labels.is_floating_point() or not is_plain(labels):
+        is_whole = isinstance(labels, Tensor) and not labels.is_floating_point()
+        if not is_whole or labels.ndim != 1 or len(labels) < _CLASSED or not is_plain(labels):
             return None
         return torch.stack([*labels.aminmax()])
 
@@ -226,8 +227,7 @@ class FirstBatch:
 
     def _on_answers(self, hooks: Hooks, module: nn.Module, inputs: Any, output: Any) -> None:
         if self.answers.is_open and _is_training(module):
-            register = partial(_register, hooks)
-            self.answers.on_outputs(logits_of(output), output, register)
+            self.answers.on_outputs(logits_of(output), output, partial(_register, hooks))
 
     def _targets(self) -> Tensor | None:
         """The target of each place; None if the meaning of the labels is unknown."""

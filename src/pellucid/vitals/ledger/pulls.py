@@ -1,0 +1,134 @@
+"""What the gradient of an update's outputs pulls: which targets, which way, and which classes.
+
+Cross-entropy has the gradient w (softmax(z) - y) by the logits: the one negative number of a place
+names the token that becomes likelier. Turned round, the one positive number names one that becomes
+less likely.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from pellucid.vitals.taps.outputs import output_attribute
+
+#: The share of one side of a gradient that is the target's: all but rounding.
+_ONE_SIDED = 0.99
+#: Fewer named places say nothing; and more classes than these are not counted.
+_FEWEST, _MOST_CLASSES = 4, 256
+#: Rows and places of a batch whose shift is measured, and the fewest targets of a row.
+_ROWS, _PLACES, _FEWEST_PAID = 8, 256, 8
+#: The least share of a row's targets that are ids at one distance.
+_CLEAR = 0.7
+#: A class that is as good as certain has no weight that its gradient shows.
+_UNCERTAIN = 1e-3
+
+
+def token_pulls(
+    gradient: Float[Tensor, "places vocab"], places: Int[Tensor, " places"], ids: Tensor | None
+) -> Float[Tensor, " 2"]:
+    """The share of targets that are the next id, and the share of places that push one down.
+
+    Each is -1 if it is unknown.
+
+    Args:
+        gradient: Of the loss by the logits, at some places.
+        places: The index of each among all places of the batch, row after row.
+        ids: The ids (rows, time) that the logits belong to; None if unknown.
+    """
+    gradient = gradient.float()
+    lowest, target = gradient.min(-1)
+    negative, positive = -gradient.clamp(max=0).sum(-1), gradient.clamp(min=0).sum(-1)
+    raises = (-lowest > _ONE_SIDED * negative) & (negative > 0)
+    lowers = (gradient.amax(-1) > _ONE_SIDED * positive) & (positive > 0)
+    is_named, follows = raises ^ lowers, gradient.new_tensor(-1.0)
+    if ids is not None:
+        flat = ids.flatten()
+        is_inner = ((places + 1) % ids.shape[1] != 0) & raises & ~lowers
+        is_next = target == flat[(places + 1).clamp(max=len(flat) - 1)]
+        follows = _share(is_next & is_inner, is_inner)
+    return torch.stack([follows, _share(lowers & is_named, is_named)])
+
+
+def shift_of_rows(
+    gradient: Float[Tensor, "rows time vocab"], ids: Int[Tensor, "rows time"] | None
+) -> Float[Tensor, ""]:
+    """How far the targets of a row are from the next ids, the farthest row; -1 if it is unknown.
+
+    A row counts if nearly all of its targets are ids of the row at one distance.
+
+    Args:
+        gradient: Of the loss by the logits.
+        ids: The ids that the logits belong to.
+    """
+    unknown = gradient.new_tensor(-1.0, dtype=torch.float32)
+    if ids is None or ids.shape[1] < _FEWEST_PAID:
+        return unknown
+    row_ids = ids[:_ROWS, :_PLACES]
+    time = row_ids.shape[1]
+    lowest, targets = gradient[:_ROWS, :_PLACES].min(-1)
+    is_paid = lowest < 0
+    distances = torch.arange(1 - time, time, device=ids.device)
+    token_places = torch.arange(time, device=ids.device) + distances[:, None]
+    equal = row_ids[:, token_places.clamp(0, time - 1)] == targets[:, None]
+    n_paid = is_paid.sum(1)
+    shares = (equal & (token_places >= 0) & (token_places < time) & is_paid[:, None]).sum(
+        2
+    ) / n_paid.clamp_min(1)[:, None]
+    best = shares.argmax(1)
+    # of a row that repeats itself, the next place counts
+    is_clear = (n_paid >= _FEWEST_PAID) & (shares.amax(1) > _CLEAR)
+    shifts = (distances[best] - 1).abs() * (shares[:, time] < _CLEAR)
+    return torch.where(is_clear, shifts.float(), unknown).amax()
+
+
+def class_pulls(
+    gradient: Float[Tensor, "rows classes"],
+    logits: Float[Tensor, "rows classes"],
+    labels: Int[Tensor, " rows"],
+) -> Float[Tensor, "2 classes"]:
+    """How many rows each class has, and the sum of what they weigh; negative if it is pushed down.
+
+    Args:
+        gradient: Of the loss by the logits.
+        logits: The logits.
+        labels: The class of each row.
+    """
+    label_columns = labels[:, None]
+    p = logits.float().softmax(-1).gather(-1, label_columns)[:, 0]
+    weights = -gradient.float().gather(-1, label_columns)[:, 0] / (1 - p).clamp_min(_UNCERTAIN)
+    sums = gradient.new_zeros((2, gradient.shape[1]), dtype=torch.float32)
+    sums[0].index_add_(0, labels, torch.ones_like(weights))
+    sums[1].index_add_(0, labels, weights)
+    return sums
+
+
+def class_logits(output: object, labels: object) -> Tensor | None:
+    """The logits (rows, classes) of an output, if each row's label is a class; None otherwise."""
+    logits: object = output_attribute(output, "logits")
+    if not isinstance(labels, Tensor) or labels.ndim != 1 or labels.is_floating_point():
+        return None
+    if not isinstance(logits, Tensor) or logits.ndim != 2 or len(labels) != len(logits):
+        return None
+    return logits if 1 < logits.shape[1] <= _MOST_CLASSES else None
+
+
+def unevenness(sums: Float[Tensor, "2 classes"]) -> Float[Tensor, ""]:
+    """By which factor weights make classes more uneven than their rows; 0 if it is unknown.
+
+    Weights that balance classes give less than 1, and no weights 1.
+
+    Args:
+        sums: The rows of each class, and the sum of their weights.
+    """
+    counts, weights = sums[:, sums[0] > 0]
+    if len(counts) < 2:
+        return sums.new_zeros(())
+    factor = (weights.amax() / weights.amin()) / (counts.amax() / counts.amin())
+    return torch.where(weights.amin() > 0, factor, 0.0)
+
+
+def _share(part: Tensor, total: Tensor) -> Tensor:
+    n = total.sum()
+    return torch.where(n >= _FEWEST, part.sum() / n.clamp_min(1), -1.0)
