@@ -251,8 +251,8 @@ def test_the_gradient_of_logits_shows_which_targets_it_pulls_and_which_way() -> 
 
 @pytest.mark.parametrize(("weight", "factor"), [(1.0, 1.0), (1 / 3, 1 / 3), (3.0, 3.0)])
 def test_weights_of_classes_are_compared_with_their_rows(weight: float, factor: float) -> None:
-    logits = torch.randn(8, 2, generator=torch.Generator().manual_seed(5), requires_grad=True)
-    labels = torch.tensor([0, 0, 0, 0, 0, 0, 1, 1])
+    logits = torch.randn(9, 2, generator=torch.Generator().manual_seed(5), requires_grad=True)
+    labels = torch.tensor([0, 0, 0, 0, 0, 0, 1, 1, -100])
     nn.functional.cross_entropy(logits, labels, weight=torch.tensor([weight, 1.0])).backward()
     assert logits.grad is not None
     sums = class_pulls(logits.grad, logits.detach(), labels)

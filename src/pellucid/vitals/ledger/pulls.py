@@ -93,14 +93,17 @@ def class_pulls(
     Args:
         gradient: Of the loss by the logits.
         logits: The logits.
-        labels: The class of each row.
+        labels: The class of each row; a row with none, such as `IGNORED`, does not count.
     """
+    n_classes = gradient.shape[1]
+    is_class = ((labels >= 0) & (labels < n_classes)).float()
+    labels = labels.clamp(0, n_classes - 1).long()  # an index out of bounds ends a training on CUDA
     label_columns = labels[:, None]
     p = logits.float().softmax(-1).gather(-1, label_columns)[:, 0]
     weights = -gradient.float().gather(-1, label_columns)[:, 0] / (1 - p).clamp_min(_UNCERTAIN)
-    sums = gradient.new_zeros((2, gradient.shape[1]), dtype=torch.float32)
-    sums[0].index_add_(0, labels, torch.ones_like(weights))
-    sums[1].index_add_(0, labels, weights)
+    sums = gradient.new_zeros((2, n_classes), dtype=torch.float32)
+    sums[0].index_add_(0, labels, is_class)
+    sums[1].index_add_(0, labels, weights * is_class)
     return sums
 
 
