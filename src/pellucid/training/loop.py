@@ -22,10 +22,9 @@ from pellucid.training.energy import EnergyMeter
 from pellucid.training.forecast import Work
 from pellucid.training.interrupts import Interrupts, Requests, first_failure, interruption
 from pellucid.training.job import Job, Progress, early_end, evaluated
-from pellucid.training.leave_aside import leave_aside
 from pellucid.training.randomness import seed_step
 from pellucid.training.run_clock import RunClock
-from pellucid.training.saving import Saver, checkpoint_of
+from pellucid.training.saving import Saver, checkpoint_of, save_non_finite
 from pellucid.training.stepper import Stepper
 
 
@@ -271,7 +270,7 @@ class _Loop:
     def stop_non_finite(self, step: int) -> None:
         """Name the culprit of the update that follows `step` updates, set the state aside, stop."""
         self.finish_saving(wait=True)
-        raise leave_aside(self.job, self.stepper, step, self.emit)
+        raise save_non_finite(self.job, self.stepper, step, self.emit)
 
     @contextmanager
     def inspecting(self) -> Generator[None]:

@@ -1,4 +1,4 @@
-"""Saving checkpoints while the training goes on: a thread writes a snapshot of the memory."""
+"""Saving checkpoints while the training goes on, in a thread; and the state of one that failed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from typing import Any
 from torch import Tensor
 
 from pellucid.checkpoints import Checkpoint, Shares
+from pellucid.errors import NonFiniteError
+from pellucid.training import events
 from pellucid.training.job import Job, Progress, save_together
+from pellucid.training.non_finite import refusal, set_aside
 from pellucid.training.randomness import generator_states
 from pellucid.training.stepper import Stepper
 
@@ -42,6 +45,36 @@ def checkpoint_of(
         },
         shares=None if trained.places is None else Shares(trained.places, job.world.size),
     )
+
+
+def save_non_finite(job: Job, stepper: Stepper, step: int, emit: events.Observer) -> NonFiniteError:
+    """Name the culprit of the update that follows `step` updates, and set the state aside.
+
+    Args:
+        job: everything that the run is made of.
+        stepper: has made the updates so far.
+        step: how many they are.
+        emit: gets the event that says where the state is.
+
+    Returns:
+        The error with which the run ends.
+    """
+    culprit = stepper.find_culprit(lambda: job.batch_of(step), step=step)
+    batch, trained = job.batch_of(step), stepper.state()
+    trained = trained if trained.places is None else stepper.whole_state()
+    tensors = {
+        "model": trained.model,
+        "optimiser": trained.optimiser,
+        "batch": batch.named_tensors(),
+    }
+    folder = job.non_finite_folder / f"step-{step}"
+    target = job.world.led(set_aside)(folder, tensors, step, culprit)
+    emit(
+        events.StoppedNonFinite(
+            step=step, what=culprit.kind, where=culprit.place, aside=str(target)
+        )
+    )
+    return NonFiniteError(refusal(step, culprit, target))
 
 
 @dataclass(frozen=True, slots=True)
