@@ -13,6 +13,7 @@ from torch import nn
 from pellucid.training import Guard
 from pellucid.vitals import Mark
 from pellucid.vitals.async_metrics import AsyncMetrics
+from pellucid.vitals.ledger.events import Events
 from pellucid.vitals.ledger.ledger import COLUMN, Ledger
 from pellucid.vitals.ledger.marks import Marks, Row
 from pellucid.vitals.ledger.page import COLUMNS, Page, checksum
@@ -271,3 +272,14 @@ def test_gradients_that_arrive_at_none_after_the_first_were_cleared() -> None:
     mark = marked([(row(n, arrivals=5), numbers(fresh=5.0)) for n in (1, 2)])["discarded"]
     assert (mark.n_seen, mark.value) == (2, 4.0)
     assert "discarded" not in marked([(row(1, arrivals=5), numbers(fresh=1.0))])
+
+
+@pytest.mark.parametrize(("n_paid", "is_known"), [(512, True), (20, False)])
+def test_the_sum_of_few_paid_places_is_unknown(n_paid: int, is_known: bool) -> None:
+    events = Events(lambda: 1e-3, Guard())
+    events.records = events.measures_outputs = True
+    gradient = torch.zeros(8, 64, 5)
+    gradient.view(512, 5)[:n_paid] = 1 / 5 / 512
+    events._measure_outputs(None, None, None, gradient)
+    total = events.outputs[0].item()
+    assert total == pytest.approx(1.0, rel=1e-3) if is_known else math.isnan(total)

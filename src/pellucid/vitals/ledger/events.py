@@ -19,6 +19,8 @@ from pellucid.vitals.taps.recorded_call import is_plain
 
 #: About how many tokens' gradients are measured at the logits.
 _TOKENS = 64
+#: With fewer of these that the loss pays for, their sum says little about that of all.
+_FEWEST_PAID = 16
 
 
 class Batches(Protocol):
@@ -70,7 +72,7 @@ class Events:
         self.first: tuple[Tensor, Tensor | None] | None = None
         #: numbers of the gradient so far
         self.total: Tensor | None = None
-        #: sums of the absolute gradients of logits
+        #: sums of the absolute gradients of logits, NaN where too few places are sampled
         self.outputs: list[Tensor] = []
         #: of each of these: the share of targets that follow, and of places that are pushed down
         self.pulls: list[Tensor] = []
@@ -141,7 +143,10 @@ class Events:
         rows = gradient.view(-1, gradient.shape[-1])
         stride = max(1, len(rows) // _TOKENS) | 1
         sampled = rows[::stride]
-        self.outputs.append(sampled.abs().sum(dtype=torch.float32) * (len(rows) / len(sampled)))
+        of_places = sampled.abs().sum(-1, dtype=torch.float32)
+        total = of_places.sum() * (len(rows) / len(sampled))
+        is_known = (of_places > 0).sum() >= (_FEWEST_PAID if stride > 1 else 0)
+        self.outputs.append(torch.where(is_known, total, torch.nan))
         if logits is not None:
             sums = class_pulls(gradient, logits, labels)
             self.classes = sums if self.classes is None else self.classes + sums
