@@ -79,6 +79,8 @@ def commit(checkout: Path) -> str:
         )
         return done.stdout.strip()
 
+    if git("rev-parse", "--show-prefix"):  # a folder in a checkout of something else
+        return "no git checkout"
     name = git("rev-parse", "HEAD")[:12] or "no git checkout"
     return f"{name} with changes" if git("status", "--porcelain", "-uno") else name
 

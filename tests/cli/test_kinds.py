@@ -55,8 +55,8 @@ DOES: dict[str, tuple[str, ...]] = {
 REFUSED: dict[str, dict[str, str]] = {
     "decoder": {
         "fill": "this model is a decoder: it writes from left to right and fills no masks",
-        "resume": "the run cannot be continued",
-        "verify": "the run cannot be continued",
+        "resume": "cannot be continued",
+        "verify": "cannot be continued",
         "report": "has recorded nothing yet",
     },
     "encoder": {
@@ -66,7 +66,7 @@ REFUSED: dict[str, dict[str, str]] = {
         "next": "gives no token a probability from those before it",
         "evaluate": "gives no token a probability from those before it",
         "resume": "objective NextToken trains a decoder with a language head",
-        "verify": "the run cannot be continued",
+        "verify": "cannot be continued",
         "report": "has recorded nothing yet",
     },
     "encoder-decoder": {
@@ -75,7 +75,7 @@ REFUSED: dict[str, dict[str, str]] = {
         "evaluate": "a text alone has no probability",
         "fill": "this model is an encoder-decoder: it writes from left to right",
         "resume": "objective NextToken trains a decoder with a language head",
-        "verify": "the run cannot be continued",
+        "verify": "cannot be continued",
         "report": "has recorded nothing yet",
     },
 }

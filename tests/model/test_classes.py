@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import replace
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pellucid import config
-from pellucid.batches import Classifier
+from pellucid.batches import Classifier, LanguageModel
 from pellucid.errors import ConfigError, PellucidError
 from pellucid.model import Transformer, assemble
 from support.kinds import CLASSES, KINDS
@@ -177,3 +178,13 @@ def test_what_a_classifier_cannot_be_told_is_refused_by_name() -> None:
 def test_classes_that_are_not_known_yet_build_no_model() -> None:
     with pytest.raises(ConfigError, match=r"model\.head\.classes is not set"):
         assemble(replace(BASE, head=replace(HEAD, classes=None)), seed=1)
+
+
+@pytest.mark.parametrize("protocol", [Classifier, LanguageModel])
+def test_protocols_find_a_model_without_the_lookup_of_its_parameters(protocol: type) -> None:
+    # as `isinstance` looks from Python 3.12 on, which sees no parameter and no submodule
+    model = built(replace(BASE, head=HEAD))
+    names = [name for name in vars(protocol) if not name.startswith("_")]
+    assert names
+    for name in names:
+        inspect.getattr_static(model, name)

@@ -25,7 +25,7 @@ from support.source import FILES
 ROOT = Path(__file__).parents[2]
 ALL = concepts().values()
 #: A base of two kinds, and a check: no reader sets them.
-NO_KINDS = {"LayerPattern", "AtLeast", "Checked"}
+NO_KINDS = {"LayerPattern", "AtLeast", "Checked", "Interval"}
 
 
 def kinds() -> dict[str, set[str]]:

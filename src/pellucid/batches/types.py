@@ -165,7 +165,7 @@ class LanguageModel(Protocol):
         ...
 
     @property
-    def head_bias(self) -> Float[Tensor, " vocab"] | None:
+    def logit_bias(self) -> Float[Tensor, " vocab"] | None:
         """The bias of the logits, if there is one."""
         ...
 

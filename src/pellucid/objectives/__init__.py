@@ -5,7 +5,7 @@ An objective knows its equation, but neither the optimiser nor the architecture.
 
 from pellucid.objectives.assemble import Objective, assemble, assemble_advantages
 from pellucid.objectives.chunks import LazyLogits, in_chunks, row_log_p, token_log_p
-from pellucid.objectives.classification import Classification, Classifier
+from pellucid.objectives.classification import Classification
 from pellucid.objectives.distillation import Distillation, token_divergence
 from pellucid.objectives.dpo import DPO, answer_log_p
 from pellucid.objectives.linear_cross_entropy import (
@@ -22,7 +22,6 @@ __all__ = [
     "DPO",
     "MLM",
     "Classification",
-    "Classifier",
     "Distillation",
     "LazyLogits",
     "LinearCrossEntropy",

@@ -2,25 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
-
 import torch
-from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from pellucid.batches import IGNORED, LabelBatch, Loss
-
-
-@runtime_checkable
-class Classifier(Protocol):
-    """A model with logits for the classes of a text."""
-
-    def class_logits(
-        self, ids: Int[Tensor, "batch time"], *, padding: Bool[Tensor, "batch time"] | None = None
-    ) -> Float[Tensor, "batch classes"]:
-        """A logit for each class."""
-        ...
+from pellucid.batches import IGNORED, Classifier, LabelBatch, Loss
 
 
 class Classification:
