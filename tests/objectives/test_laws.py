@@ -43,26 +43,20 @@ def test_every_objective_is_one(name: str) -> None:
     assert isinstance(CASES[name].objective(), Objective)
 
 
-class Watched(torch.nn.Module):
-    """A model whose hidden states are kept, with their gradients."""
+def keep_states(model: Any) -> list[Tensor]:
+    """The hidden states that a model will give, with their gradients."""
+    states: list[Tensor] = []
+    hidden_states = model.hidden_states
 
-    def __init__(self, model: Any) -> None:
-        super().__init__()
-        self.model = model
-        self.seen: list[Tensor] = []
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return super().__getattr__(name)
-        except AttributeError:
-            return getattr(self.model, name)
-
-    def hidden_states(self, ids: Tensor, **seen: Any) -> Tensor:
-        hidden = self.model.hidden_states(ids, **seen)
+    def keep(ids: Tensor, **more: Any) -> Tensor:
+        hidden = hidden_states(ids, **more)
         if hidden.requires_grad:
             hidden.retain_grad()
-            self.seen.append(hidden)
+            states.append(hidden)
         return hidden
+
+    model.hidden_states = keep
+    return states
 
 
 OF_TOKENS = [name for name in CASES if name not in ("classes", "yes or no")]
@@ -72,11 +66,12 @@ OF_TOKENS = [name for name in CASES if name not in ("classes", "yes or no")]
 def test_positions_without_a_target_have_exactly_no_gradient(name: str) -> None:
     case = CASES[name]
     batch: Any = case.batch()
-    model = Watched(case.model())
+    model = case.model()
+    states = keep_states(model)
     case.objective()(model, batch).total.backward()
     targets = [v for k, v in batch.named_tensors().items() if k.rpartition(".")[2] == "targets"]
-    assert len(model.seen) == len(targets)
-    for hidden, wanted in zip(model.seen, targets, strict=True):
+    assert len(states) == len(targets)
+    for hidden, wanted in zip(states, targets, strict=True):
         assert hidden.grad is not None
         assert (hidden.grad[wanted == IGNORED] == 0).all()
         if name not in ("hinge",):  # a pair whose margin is 1 has no gradient at all
