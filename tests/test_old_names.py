@@ -32,6 +32,7 @@ GONE = {
         "explain.Trace.backward(watch=)",
         "explain.Trace.face",
     ),
+    "a protocol: `isinstance` no longer looks for it": ("batches.LanguageModel.head_bias",),
     "a protocol: forms of rows have `choices`": ("examples.Form.said",),
     "the manifest holds the facts of both kinds of data": (
         "examples.StoredExamples(facts=)",

@@ -54,7 +54,7 @@ class Classified(nn.Module):
 class Bandit(nn.Module):
     """Two tokens, each of them a whole answer; nothing but their logits."""
 
-    logit_bias = None
+    head_bias = None
     soft_cap = None
 
     def __init__(self, p: float) -> None:

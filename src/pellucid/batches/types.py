@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -164,10 +164,12 @@ class LanguageModel(Protocol):
         """The matrix that turns hidden states into logits."""
         ...
 
-    @property
-    def logit_bias(self) -> Float[Tensor, " vocab"] | None:
-        """The bias of the logits, if there is one."""
-        ...
+    if TYPE_CHECKING:
+        # a parameter, which `isinstance` does not find in a module from Python 3.12 on
+        @property
+        def head_bias(self) -> Float[Tensor, " vocab"] | None:
+            """The bias of the logits, if there is one."""
+            ...
 
     @property
     def soft_cap(self) -> float | None:

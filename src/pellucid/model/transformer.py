@@ -89,15 +89,6 @@ class Transformer(HeadTensors):
         return self.output_head.weight
 
     @property
-    def logit_bias(self) -> Float[Tensor, " vocab"] | None:
-        """The bias of the logits, if there is one.
-
-        A protocol cannot name the parameter itself: from Python 3.12 on, `isinstance` looks for
-        attributes without a module's own way of finding its parameters.
-        """
-        return self.head_bias
-
-    @property
     def has_head(self) -> bool:
         """Whether there is a logit for each token of the vocabulary."""
         return self.output_head.no_token_logits is None

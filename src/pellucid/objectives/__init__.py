@@ -3,6 +3,7 @@
 An objective knows its equation, but neither the optimiser nor the architecture.
 """
 
+from pellucid.batches import Classifier
 from pellucid.objectives.assemble import Objective, assemble, assemble_advantages
 from pellucid.objectives.chunks import LazyLogits, in_chunks, row_log_p, token_log_p
 from pellucid.objectives.classification import Classification
@@ -22,6 +23,7 @@ __all__ = [
     "DPO",
     "MLM",
     "Classification",
+    "Classifier",
     "Distillation",
     "LazyLogits",
     "LinearCrossEntropy",

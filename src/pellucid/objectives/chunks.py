@@ -54,7 +54,7 @@ class LazyLogits:
             temperature: divides the logits.
         """
         return cls(
-            hidden.flatten(0, 1), model.head_weight, model.logit_bias, model.soft_cap, temperature
+            hidden.flatten(0, 1), model.head_weight, model.head_bias, model.soft_cap, temperature
         )
 
     def detach(self) -> LazyLogits:

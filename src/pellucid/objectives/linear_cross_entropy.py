@@ -114,7 +114,7 @@ def head_cross_entropy(
         model.head_weight,
         batch.targets.flatten(),
         divisor=divisor,
-        bias=model.logit_bias,
+        bias=model.head_bias,
         soft_cap=model.soft_cap,
         label_smoothing=label_smoothing,
         z_loss=z_loss,
