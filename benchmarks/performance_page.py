@@ -74,6 +74,9 @@ SECTIONS = {
         "benchmarks.quality.page:table",
         "benchmarks.quality --train wiki.test.raw --held-out wiki.valid.raw",
     ),
+    "recipe-choices": Section(
+        "recipe-choices", "benchmarks.recipe_choices:page", "benchmarks.recipe_choices"
+    ),
     "vitals": Section("vitals", "benchmarks.vitals:table", "benchmarks.vitals"),
     "scale": Section("scale", "benchmarks.scale_page:page", "benchmarks.scale"),
 }

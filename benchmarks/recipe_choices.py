@@ -37,6 +37,7 @@ import torch
 from benchmarks.machine import machine
 from pellucid import config
 from pellucid.free_memory import keep_freed_memory
+from pellucid.lab.statistics import mean_interval
 from pellucid.presets import find
 from pellucid.runs import train_config
 from pellucid.training import Evaluated, Event, StepFinished
@@ -171,8 +172,8 @@ def table(cells: list[dict[str, Any]]) -> str:
         lines += [
             f"`{preset}`, {tokens:,} tokens; as it is {statistics.mean(own):.4f} bits per byte "
             f"(seeds {min(own):.4f} to {max(own):.4f})\n",
-            "| change | difference in bits per byte, mean of pairs | of each seed |",
-            "|---|---|---|",
+            "| change | difference in bits per byte, mean of pairs | 95% interval | of each seed |",
+            "|---|---|---|---|",
         ]
         for change in dict.fromkeys(cell["change"] for cell in here):
             pairs = [
@@ -183,10 +184,21 @@ def table(cells: list[dict[str, Any]]) -> str:
             if change == "as it is" or not pairs:
                 continue
             gaps = [cell["bits_per_byte"] - same["bits_per_byte"] for cell, same in pairs]
-            each = ", ".join(f"{gap:+.4f}" for gap in gaps)
-            lines.append(f"| {change} | {statistics.mean(gaps):+.4f} | {each} |")
+            of_seeds = ", ".join(f"{gap:+.4f}" for gap in gaps)
+            interval = mean_interval(gaps)
+            limits = "" if interval is None else f"{interval[0]:+.4f} to {interval[1]:+.4f}"
+            lines.append(f"| {change} | {statistics.mean(gaps):+.4f} | {limits} | {of_seeds} |")
         lines.append("")
     return "\n".join(lines)
+
+
+def page(newest: dict[str, Any]) -> str:
+    """The tables of all dated files, the newest first."""
+    files = sorted(RESULTS.glob("recipe-choices-*.json"), reverse=True)
+    runs = [newest["runs"], *(json.loads(file.read_text("utf-8"))["runs"] for file in files[1:])]
+    dates = [file.stem.removeprefix("recipe-choices-") for file in files]
+    tables = [table(cells).rstrip() for cells in runs]
+    return "\n\n".join(f"{date}:\n\n{text}" for date, text in zip(dates, tables, strict=True))
 
 
 def main() -> None:
