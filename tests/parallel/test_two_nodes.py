@@ -16,7 +16,8 @@ from pellucid.runs import RunFolder
 from support.ranks import finish
 from support.tiny import TINY, write_text
 
-_NODES = ("pellucid-one", "pellucid-two")
+#: Of this process: those of a test that was killed stay until somebody removes them.
+_NODES = (f"pellucid-{os.getpid()}-one", f"pellucid-{os.getpid()}-two")
 _ADDRESSES = ("10.77.31.1", "10.77.31.2")
 _PORT = "29571"
 
