@@ -141,7 +141,8 @@ def test_a_change_is_compared_with_the_same_seed_alone() -> None:
             cell("other", 3, 9.0),
         ]
     )
-    assert "| other | +0.3000 | +0.5000, +0.1000 |" in shown
+    # t of one degree of freedom is 12.7, and the standard error 0.2
+    assert "| other | +0.3000 | -2.2412 to +2.8412 | +0.5000, +0.1000 |" in shown
 
 
 class Bigrams(nn.Module):
