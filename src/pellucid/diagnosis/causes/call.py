@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from pellucid.diagnosis.causes.candidate import Candidate, Cause, Comparison, suspect
+from pellucid.diagnosis.causes.candidate import Candidate, Cause, Comparison, suspect, suspect_mark
 from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.finding import limit
 
@@ -55,9 +55,7 @@ def shifted_rows(view: HistoryView) -> Candidate | None:
     mark = view.history.marks.get("shifted")
     if mark is None or mark.n_seen < limit("LOS003", "times") or len(set(mark.values)) < 2:
         return None
-    return suspect(
-        "LOS003/rows", times=mark.n_seen, n=mark.n_seeable, value=max(mark.values), step=mark.first
-    )
+    return suspect_mark("LOS003/rows", mark, value=max(mark.values))
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from pellucid.diagnosis.finding import (
     read_codes,
     read_words,
 )
+from pellucid.vitals import Mark
 
 Relation = Literal["<", "<=", ">", ">=", "is"]
 
@@ -111,6 +112,20 @@ def suspect(
         severity=severity or words.severity,
         rivals=tuple(words.rivals if rivals is None else rivals),
     )
+
+
+def suspect_mark(key: str, mark: Mark, likely: float | None = None, **values: Any) -> Candidate:
+    """A candidate that shows in a mark: its sentences may name `times`, `n`, `share` and `value`.
+
+    Args:
+        key: as in `suspect`.
+        mark: what the ledger saw; `step` is the first update that showed it.
+        likely: as in `suspect`.
+        values: as in `suspect`, other ones or further ones.
+    """
+    seen: dict[str, Any] = {"times": mark.n_seen, "n": mark.n_seeable, "step": mark.first}
+    seen |= {"share": mark.share, "value": mark.value}
+    return suspect(key, likely, **(seen | values))
 
 
 Cause = Callable[[HistoryView], Candidate | None]

@@ -6,7 +6,7 @@ import math
 import statistics
 from collections import Counter
 
-from pellucid.diagnosis.causes.candidate import Candidate, Cause, Comparison, suspect
+from pellucid.diagnosis.causes.candidate import Candidate, Cause, Comparison, suspect, suspect_mark
 from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.finding import limit
 
@@ -108,7 +108,7 @@ def same_batch(view: HistoryView) -> Candidate | None:
     if mark is None:
         return None
     key = "DAT001/seen" if all(mark.values) else "DAT001/few"
-    return suspect(key, times=mark.n_seen, n=mark.n_seeable, step=mark.first)
+    return suspect_mark(key, mark)
 
 
 def few_rows(view: HistoryView) -> Candidate | None:
@@ -134,7 +134,7 @@ def one_class(view: HistoryView) -> Candidate | None:
         return None  # a rare class
     if len(counts) == 1 and (mark.share < 1 or mark.n_seen < limit("DAT022", "alone")):
         return None
-    return suspect(key, times=mark.n_seen, n=mark.n_seeable, value=counts[0][0], step=mark.first)
+    return suspect_mark(key, mark, value=counts[0][0])
 
 
 def at_chance(view: HistoryView) -> Candidate | None:

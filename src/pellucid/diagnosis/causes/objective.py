@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from pellucid.diagnosis.causes.candidate import Candidate, suspect
+from pellucid.diagnosis.causes.candidate import Candidate, suspect, suspect_mark
 from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.causes.optimiser import heavy_decay
 from pellucid.diagnosis.causes.rates import usual_stride
@@ -113,7 +113,7 @@ def lowered_targets(view: HistoryView) -> Candidate | None:
         return None
     if view.facts.on_rewards or view.facts.on_preferences:
         return None
-    return suspect("LOS009/lowered", times=mark.n_seen, n=mark.n_seeable, step=mark.first)
+    return suspect_mark("LOS009/lowered", mark)
 
 
 def maximised(view: HistoryView) -> Candidate | None:

@@ -5,7 +5,7 @@ The marks are those of `pellucid.vitals.ranks`: each compares the rows of all ra
 
 from __future__ import annotations
 
-from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect
+from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect, suspect_mark
 from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.causes.updates import Sighting
 from pellucid.diagnosis.finding import limit
@@ -32,9 +32,7 @@ def other_options(view: HistoryView) -> Candidate | None:
     mark = view.often("rates_apart", limit("RNK009", "share"))
     if candidate is not None or mark is None:
         return candidate
-    return suspect(
-        "RNK009/rates", times=mark.n_seen, n=mark.n_seeable, value=mark.value, step=mark.first
-    )
+    return suspect_mark("RNK009/rates", mark)
 
 
 def same_order(view: HistoryView) -> Candidate | None:

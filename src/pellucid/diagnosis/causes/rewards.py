@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 
-from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect
+from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect, suspect_mark
 from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.finding import Severity, limit
 from pellucid.diagnosis.logs.statistics import ends, noise
@@ -51,15 +51,8 @@ def equal_answers(view: HistoryView) -> Candidate | None:
     mark = view.often("copies", limit("RLH001", "share"))
     if mark is None or mark.first > limit("RLH001", "soon"):
         return None
-    return suspect(
-        "RLH001/copies",
-        _likely_from_start(mark),
-        times=mark.n_seen,
-        n=mark.n_seeable,
-        value=mark.value,
-        step=mark.first,
-        severity=_severity_if_it_learns(view),
-    )
+    severity = _severity_if_it_learns(view)
+    return suspect_mark("RLH001/copies", mark, _likely_from_start(mark), severity=severity)
 
 
 def _likely_from_start(mark: Mark) -> float:
@@ -73,14 +66,7 @@ def no_gradient(view: HistoryView) -> Candidate | None:
     if mark is None or not view.facts.on_rewards or mark.first > limit("RLH001", "soon"):
         return None
     severity = _severity_if_it_learns(view) or ("fault" if mark.share == 1 else None)
-    return suspect(
-        "RLH001/blank",
-        _likely_from_start(mark),
-        times=mark.n_seen,
-        n=mark.n_seeable,
-        step=mark.first,
-        severity=severity,
-    )
+    return suspect_mark("RLH001/blank", mark, _likely_from_start(mark), severity=severity)
 
 
 def _share_without_spread(view: HistoryView) -> float | None:

@@ -10,7 +10,7 @@ import math
 import statistics
 from dataclasses import dataclass
 
-from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect
+from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect, suspect_mark
 from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.finding import Severity, limit, read_codes
 from pellucid.vitals import Mark, MarkName
@@ -40,16 +40,12 @@ class Sighting:
         if mark is None:
             return None
         ranks = view.history.ranks
-        return suspect(
+        return suspect_mark(
             self.key,
+            mark,
             likelihood(mark),
-            times=mark.n_seen,
-            n=mark.n_seeable,
-            share=mark.share,
-            value=mark.value,
             ranks=None if ranks is None else ranks.size,
             weights=view.weights_with(self.mark),
-            step=mark.first,
         )
 
 

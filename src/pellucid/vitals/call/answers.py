@@ -23,15 +23,12 @@ from pellucid.vitals.call.answer_rows import (
     mixed_groups,
     pair_signs,
 )
+from pellucid.vitals.call.paid_targets import UNCERTAIN, names_targets, target_weights
 from pellucid.vitals.taps.outputs import output_attribute
 from pellucid.vitals.taps.recorded_call import is_plain
 
 #: Most calls of an update, rows of a call from its start and from its middle, and places of a row.
 _CALLS, _ROWS, _PLACES = 8, 8, 32
-#: The share of one side of a gradient that is the target's: all but rounding.
-_NAMED = 0.99
-#: The weight of a target that is as good as certain cannot be read from its gradient.
-_UNCERTAIN = 1e-3
 #: The logarithm of a probability of 0 counts as this number, times 0.
 _LEAST = -1e4
 #: Equal weights differ by no more than rounding, in half precision.
@@ -223,16 +220,13 @@ def read_rows(
     """
     log_p = logits.float().log_softmax(-1)
     g, p = gradient.float(), log_p.exp()
-    positive, negative = g.clamp(min=0).sum(-1), (-g).clamp(min=0).sum(-1)
-    names_raised = -g.amin(-1) > _NAMED * negative
-    names_lowered = g.amax(-1) > _NAMED * positive
-    target = torch.where(names_raised, g.argmin(-1), g.argmax(-1))[..., None]
-    doubt = 1 - p.gather(-1, target)[..., 0]
-    weights = -g.gather(-1, target)[..., 0] / doubt.clamp_min(_UNCERTAIN)
+    names_raised, names_lowered = names_targets(g)
+    targets = torch.where(names_raised, g.argmin(-1), g.argmax(-1))
+    weights = target_weights(g, p, targets)
     entropy = -(p * log_p.clamp_min(_LEAST)).sum(-1)
-    surplus = log_p.gather(-1, target)[..., 0] + entropy
-    # with one likely alternative, both signs would name a token
-    is_read = (names_raised ^ names_lowered) & (doubt > _UNCERTAIN) & (positive > 0)
+    surplus = log_p.gather(-1, targets[..., None])[..., 0] + entropy
+    doubt = 1 - p.gather(-1, targets[..., None])[..., 0]
+    is_read = (names_raised ^ names_lowered) & (doubt > UNCERTAIN) & (g.amax(-1) > 0)
     return (
         weights.masked_fill(~is_read, torch.nan).nanmedian(-1).values,
         surplus.masked_fill(~is_read, torch.nan).nanmean(-1),

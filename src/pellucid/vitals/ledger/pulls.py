@@ -11,18 +11,15 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from pellucid.vitals.call.paid_targets import names_targets, target_weights
 from pellucid.vitals.taps.outputs import output_attribute
 
-#: The share of one side of a gradient that is the target's: all but rounding.
-_ONE_SIDED = 0.99
 #: Fewer named places say nothing; and more classes than these are not counted.
 _FEWEST, _MOST_CLASSES = 4, 256
 #: Rows and places of a batch whose shift is measured, and the fewest targets of a row.
 _ROWS, _PLACES, _FEWEST_PAID = 8, 256, 8
 #: The least share of a row's targets that are ids at one distance.
 _CLEAR = 0.7
-#: A class that is as good as certain has no weight that its gradient shows.
-_UNCERTAIN = 1e-3
 
 
 def token_pulls(
@@ -38,15 +35,12 @@ def token_pulls(
         ids: The ids (rows, time) that the logits belong to; None if unknown.
     """
     gradient = gradient.float()
-    lowest, target = gradient.min(-1)
-    negative, positive = -gradient.clamp(max=0).sum(-1), gradient.clamp(min=0).sum(-1)
-    raises = (-lowest > _ONE_SIDED * negative) & (negative > 0)
-    lowers = (gradient.amax(-1) > _ONE_SIDED * positive) & (positive > 0)
+    raises, lowers = names_targets(gradient)
     is_named, follows = raises ^ lowers, gradient.new_tensor(-1.0)
     if ids is not None:
         flat = ids.flatten()
         is_inner = ((places + 1) % ids.shape[1] != 0) & raises & ~lowers
-        is_next = target == flat[(places + 1).clamp(max=len(flat) - 1)]
+        is_next = gradient.argmin(-1) == flat[(places + 1).clamp(max=len(flat) - 1)]
         follows = _share(is_next & is_inner, is_inner)
     return torch.stack([follows, _share(lowers & is_named, is_named)])
 
@@ -98,9 +92,7 @@ def class_pulls(
     n_classes = gradient.shape[1]
     is_class = ((labels >= 0) & (labels < n_classes)).float()
     labels = labels.clamp(0, n_classes - 1).long()  # an index out of bounds ends a training on CUDA
-    label_columns = labels[:, None]
-    p = logits.float().softmax(-1).gather(-1, label_columns)[:, 0]
-    weights = -gradient.float().gather(-1, label_columns)[:, 0] / (1 - p).clamp_min(_UNCERTAIN)
+    weights = target_weights(gradient.float(), logits.float().softmax(-1), labels)
     sums = gradient.new_zeros((2, n_classes), dtype=torch.float32)
     sums[0].index_add_(0, labels, is_class)
     sums[1].index_add_(0, labels, weights * is_class)

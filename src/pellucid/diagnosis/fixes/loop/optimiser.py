@@ -65,34 +65,36 @@ def _warm_up(loop: Loop, steps: int) -> LoopChange | None:
     )
 
 
-def _steady_rate(loop: Loop, steps: int) -> LoopChange | None:
-    """A rise and a fall in the place of the loop's own schedule."""
+def _scheduled(
+    loop: Loop, rise: float, later: Callable[[int], float], later_code: str, note: str = ""
+) -> LoopChange | None:
+    """A rise of so many updates in the place of the loop's own schedule; `later` bounds it."""
     full = peak_rate(loop) or usual_rate(loop)
     if full is None:
         return None
-
-    def share(n: int) -> float:
-        return min((n + 1) / max(1, _RISE * steps), max(_FOOT, 1 - n / steps))
-
     return LoopChange(
         code=(
-            f"lr={full:.3g}, LambdaLR(optimizer, lambda n: min((n + 1) / {max(1, _RISE * steps):g},"
-            f" max({_FOOT}, 1 - n / {steps})))  # {steps}: your number of updates"
+            f"lr={full:.3g}, "
+            f"LambdaLR(optimizer, lambda n: min((n + 1) / {rise:g}, {later_code})){note}"
         ),
-        groups=lambda group, n: [group | {"lr": full * share(n)}],
+        groups=lambda group, n: [group | {"lr": full * min((n + 1) / rise, later(n))}],
+    )
+
+
+def _steady_rate(loop: Loop, steps: int) -> LoopChange | None:
+    """A rise and a fall."""
+    return _scheduled(
+        loop,
+        max(1, _RISE * steps),
+        lambda n: max(_FOOT, 1 - n / steps),
+        f"max({_FOOT}, 1 - n / {steps})",
+        f"  # {steps}: your number of updates",
     )
 
 
 def _held_rate(loop: Loop, steps: int) -> LoopChange | None:
-    """A rise in the place of the loop's own schedule, and no fall."""
-    full = peak_rate(loop) or usual_rate(loop)
-    if full is None:
-        return None
-    rise = max(1, round(_RISE * steps))
-    return LoopChange(
-        code=f"lr={full:.3g}, LambdaLR(optimizer, lambda n: min((n + 1) / {rise}, 1))",
-        groups=lambda group, n: [group | {"lr": full * min((n + 1) / rise, 1.0)}],
-    )
+    """A rise, and no fall."""
+    return _scheduled(loop, max(1, round(_RISE * steps)), lambda n: 1.0, "1")
 
 
 def _clip(loop: Loop, steps: int) -> LoopChange | None:
