@@ -13,6 +13,7 @@ import torch
 
 from pellucid.batches import Batch
 from pellucid.errors import Interrupted, NonFiniteError, PellucidError
+from pellucid.parallel import World
 from pellucid.training import (
     CheckpointSaved,
     Evaluated,
@@ -323,3 +324,18 @@ def test_a_batch_or_an_evaluation_that_fails_ends_the_run_with_its_state_saved(
         with pytest.raises(PellucidError, match="the reward failed"):
             run(failing, Updates(clock), seen.append)
         assert [event.step for event in of_kind(seen, CheckpointSaved)] == [step]
+
+
+def test_an_evaluation_that_fails_on_another_rank_ends_this_one_too(clock: Clock) -> None:
+    class OtherRankFails(World):
+        size = 2
+
+        def gather(self, value: Any) -> list[Any]:
+            return [value, "the disk is gone" if len(seen) > 1 else ""]
+
+    seen: list[Event] = []
+    job = replace(make_job(clock, evaluate_every=3), world=OtherRankFails())
+    with pytest.raises(PellucidError, match="rank 1 of 2: the disk is gone"):
+        run(job, Updates(clock), seen.append)
+    assert [event.step for event in of_kind(seen, CheckpointSaved)] == [3]
+    assert [event.step for event in of_kind(seen, Evaluated)] == [0]

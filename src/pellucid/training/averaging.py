@@ -51,9 +51,6 @@ class WeightAverage:
     @contextmanager
     def swapped(self) -> Generator[None]:
         """Within it, the model has the averages."""
-        if self._has_swapped:  # an evaluation that fails is saved within it
-            yield
-            return
         self._swap()
         self._has_swapped = True
         try:

@@ -37,7 +37,7 @@ def interruption(step: int, number: int | None) -> Interrupted:
     return Interrupted(f"stopped{cause} {moment}", number or signal.SIGINT)
 
 
-def first_failure(world: World, failure: PellucidError | None) -> PellucidError:
+def first_failure(world: World, failure: PellucidError | None) -> PellucidError | None:
     """The failure of this rank; of a rank without one, that of the first rank that has one.
 
     Args:
@@ -45,8 +45,10 @@ def first_failure(world: World, failure: PellucidError | None) -> PellucidError:
         failure: of this rank.
     """
     messages = world.gather("" if failure is None else str(failure))
-    rank = next(rank for rank, message in enumerate(messages) if message)
-    return failure or PellucidError(f"rank {rank} of {world.size}: {messages[rank]}")
+    failed = [rank for rank, message in enumerate(messages) if message]
+    if failure is not None or not failed:
+        return failure
+    return PellucidError(f"rank {failed[0]} of {world.size}: {messages[failed[0]]}")
 
 
 class Requests(NamedTuple):

@@ -167,9 +167,14 @@ class _Loop:
                 failure = error
         requests = self.interrupts.agree_with(job.world, failed=failure is not None)
         if requests.failed:
-            self.save(wait=True)
-            raise first_failure(job.world, failure)
+            self.stop_if_failed(first_failure(job.world, failure))
         return requests
+
+    def stop_if_failed(self, failure: PellucidError | None) -> None:
+        """Save the state and end, if any rank has failed."""
+        if failure is not None:
+            self.save(wait=True)
+            raise failure
 
     def update(self) -> None:
         job, step, batch = self.job, self.progress.step, self.batch
@@ -214,19 +219,22 @@ class _Loop:
             self.stop_non_finite(first_bad)
 
     def evaluate(self) -> None:
+        """Evaluate and sample; a rank that cannot do it ends all, with the state saved."""
         self.report()
-        job = self.job
+        evaluation, failure = None, None
         with self.inspecting():
             try:
-                evaluation = job.evaluate()
-            except PellucidError:  # a reward may fail
-                self.save(wait=True)
-                raise
-            progress = self.progress
-            best = progress.take_loss(evaluation.loss_nats)
-            self.emit(evaluated(progress.step, evaluation, best=best))
-            self.sample()
-            self.last_evaluated = (self.progress.step, evaluation.loss_nats)
+                evaluation = self.job.evaluate()
+            except PellucidError as error:  # a reward may fail
+                failure = error
+            failure = first_failure(self.job.world, failure)
+            if failure is None and evaluation is not None:
+                progress = self.progress
+                best = progress.take_loss(evaluation.loss_nats)
+                self.emit(evaluated(progress.step, evaluation, best=best))
+                self.sample()
+                self.last_evaluated = (progress.step, evaluation.loss_nats)
+        self.stop_if_failed(failure)
 
     def sample(self) -> None:
         """No sample if logits are not finite: the next update stops, and says why."""
