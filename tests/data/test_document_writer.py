@@ -139,9 +139,9 @@ def test_hash_of_the_content_depends_on_texts_and_their_bounds_alone(tmp_path: P
     assert found(*ab) != found(*ab[::-1])
 
 
-def test_preparing_twice_gives_the_same_files(tmp_path: Path) -> None:
-    for name in ("one", "two"):
+def test_preparing_twice_gives_the_same_files_with_any_number_of_processes(tmp_path: Path) -> None:
+    for name, n_processes in (("one", 1), ("two", 2)):
         tokenizer = train_byte_pairs([document.text for document in TRAIN], 270)
-        prepare_documents(tmp_path / name, parts_of(SPLIT), tokenizer)
+        prepare_documents(tmp_path / name, parts_of(SPLIT), tokenizer, n_processes=n_processes)
     for file in (tmp_path / "one").iterdir():
         assert file.read_bytes() == (tmp_path / "two" / file.name).read_bytes()

@@ -247,6 +247,38 @@ def test_interrupted_encoding_goes_on_where_it_was_and_ends_the_same(
         assert sum(asked) == 60
 
 
+@pytest.mark.nightly
+def test_many_processes_go_on_where_one_stopped_and_write_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(array_writer, "PART", 60)
+    monkeypatch.setattr(encode, "_BATCH", 30)
+    n_new: list[int] = []
+
+    def pull(n_bytes: int, ends: bool) -> None:
+        n_new.append(n_bytes)
+        if len(n_new) > 40:
+            raise PulledPlugError
+
+    for kind, tokenizer in TOKENIZERS.items():
+        straight, text = tmp_path / kind / "straight", tmp_path / kind / "text"
+        one = prepare_documents(straight, parts_of(SPLIT), tokenizer).manifest
+        n_new.clear()
+        with pytest.raises(PulledPlugError):
+            prepare_documents(text, parts_of(SPLIT), tokenizer, watch=pull, n_processes=3)
+        three = prepare_documents(text, parts_of(SPLIT), tokenizer, n_processes=3).manifest
+        assert three == one
+        for file in straight.iterdir():
+            assert file.read_bytes() == (text / file.name).read_bytes()
+
+
+def test_a_process_that_ends_is_one_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pellucid.tokenizers.processes._CODE", "import sys; sys.exit(7)")
+    pieces = [Piece("a", "some text", last=True)]
+    with pytest.raises(TextError, match=r"has ended \(code 7\).*pass fewer --processes"):
+        list(encode_pieces(pieces, TOKENIZERS["byte pairs"], n_processes=2))
+
+
 def test_document_that_changes_between_two_readings_is_refused_by_its_name() -> None:
     found = survey(streamed(DOCUMENTS, []), ReadCounts(), drop_duplicates=False)
     now = [replace(d, text=d.text.upper()) if d.name == "31" else d for d in DOCUMENTS]

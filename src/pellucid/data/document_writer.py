@@ -40,6 +40,8 @@ def prepare_documents(
     tally: ReadCounts | None = None,
     watch: OnProgress | None = None,
     n_sources: int | None = None,
+    *,
+    n_processes: int = 1,
 ) -> PreparedData:
     """Encode both sides into `folder`, and map them from there.
 
@@ -52,6 +54,7 @@ def prepare_documents(
         tally: the counts of reading, for the manifest.
         watch: is called for every stretch.
         n_sources: how many sources are mixed; None if none are.
+        n_processes: how many processes encode; the files do not depend on it.
 
     Raises:
         TextError: the text has changed since it was divided.
@@ -61,7 +64,7 @@ def prepare_documents(
     digest = hashlib.sha256()
     with journaled_folder(folder, DATA_FILES, key=key, keep=TEXT_FILES) as journal:
         train, held_out = (
-            _write_side(journal, name, side, tokenizer, digest, watch)
+            _write_side(journal, name, side, tokenizer, digest, watch, n_processes)
             for name, side in zip(SIDES, (parts.train, parts.held_out), strict=True)
         )
         manifest = Manifest(
@@ -92,6 +95,7 @@ def _write_side(
     tokenizer: Tokenizer,
     digest: Any,
     watch: OnProgress | None,
+    n_processes: int,
 ) -> ShardFacts:
     """Encode a side, after the part that an earlier process has encoded."""
     counts = EncodedCounts(**journal.counts(name))
@@ -99,7 +103,9 @@ def _write_side(
 
     def values() -> Iterator[Values]:
         pieces = hash_pieces(side, digest)
-        for encoding in encode_pieces(pieces, tokenizer, skip=counts.stretches, watch=watch):
+        for encoding in encode_pieces(
+            pieces, tokenizer, skip=counts.stretches, watch=watch, n_processes=n_processes
+        ):
             start = [counts.n_tokens] if encoding.first else []
             counts.add(encoding, tokenizer.unknown_id)
             yield {name: encoding.ids, starts: np.array(start, dtype=np.int64)}

@@ -21,6 +21,7 @@ from pellucid.data.documents import Piece
 from pellucid.data.pieces import LONGEST_PIECE, cut
 from pellucid.data.split import CorpusSide
 from pellucid.errors import TextError
+from pellucid.tokenizers.processes import Encode, encoder
 from pellucid.tokenizers.tokenizer import Tokenizer
 
 #: Called with the bytes of each piece, and whether it ends its document.
@@ -114,7 +115,12 @@ def id_type(tokenizer: Tokenizer) -> type[np.uint16] | type[np.uint32]:
 
 
 def encode_pieces(
-    pieces: Iterable[Piece], tokenizer: Tokenizer, *, skip: int = 0, watch: OnProgress | None = None
+    pieces: Iterable[Piece],
+    tokenizer: Tokenizer,
+    *,
+    skip: int = 0,
+    watch: OnProgress | None = None,
+    n_processes: int = 1,
 ) -> Iterator[Encoded]:
     """The ids of all pieces but the first `skip` stretches, in order.
 
@@ -123,6 +129,7 @@ def encode_pieces(
         tokenizer: encodes them.
         skip: how many stretches an earlier process has encoded.
         watch: is called for every stretch.
+        n_processes: how many processes encode; 1 is this one, with all processors.
 
     Raises:
         TextError: a document is too long for memory, and the tokenizer does not allow cuts.
@@ -131,13 +138,13 @@ def encode_pieces(
     for stretch in islice(stretches, skip):
         if watch is not None:
             watch(len(stretch.text.encode()), stretch.last)
-    exact = tokenizer.exact
+    n_threads = max(_THREADS, n_processes)
     waiting: deque[Future[list[Encoded]]] = deque()
-    with ThreadPoolExecutor(_THREADS) as threads:
+    with encoder(tokenizer, n_processes) as encode, ThreadPoolExecutor(n_threads) as threads:
         try:
             for batch in _batches(stretches):
-                waiting.append(threads.submit(_encode_batch, batch, tokenizer, exact))
-                if len(waiting) > _THREADS:
+                waiting.append(threads.submit(_encode_batch, batch, tokenizer, encode))
+                if len(waiting) > n_threads:
                     yield from _notify_watch(waiting.popleft().result(), watch)
             while waiting:
                 yield from _notify_watch(waiting.popleft().result(), watch)
@@ -225,12 +232,11 @@ def _batches(stretches: Iterator[Stretch]) -> Iterator[list[Stretch]]:
         yield batch
 
 
-def _encode_batch(batch: list[Stretch], tokenizer: Tokenizer, exact: bool) -> list[Encoded]:
+def _encode_batch(batch: list[Stretch], tokenizer: Tokenizer, encode: Encode) -> list[Encoded]:
     dtype = id_type(tokenizer)
     encodings: list[Encoded] = []
-    ids_of = tokenizer.encode_batch([stretch.text for stretch in batch])
-    for stretch, ids in zip(batch, ids_of, strict=True):
-        is_lossy = not exact and tokenizer.decode(ids.tolist()) != stretch.text
+    texts = encode([stretch.text for stretch in batch])
+    for stretch, (ids, is_lossy) in zip(batch, texts, strict=True):
         begin = np.array([tokenizer.begin_id] if stretch.first else [], dtype=dtype)
         end = np.array(tokenizer.closing if stretch.last else [], dtype=dtype)
         encodings.append(

@@ -21,7 +21,12 @@ _TEXT = "text"
 
 
 def prepare_folder(
-    text: config.Text, out: str, *, shard_bytes: int = 2**20, notify: Notify = silent
+    text: config.Text,
+    out: str,
+    *,
+    shard_bytes: int = 2**20,
+    n_processes: int = 1,
+    notify: Notify = silent,
 ) -> dict[str, Any]:
     """Encode a text, and write it with its tokenizer where runs can train from it.
 
@@ -29,7 +34,8 @@ def prepare_folder(
         text: the config of the text.
         out: a new folder, or the URL of one.
         shard_bytes: bytes of tokens that a run fetches at once from a URL.
-        notify: takes a line for each step that begins.
+        n_processes: how many processes encode; the files do not depend on it.
+        notify: takes a line for each step that begins, and every few seconds.
 
     Returns:
         The counts: "tokens", "held_out_tokens", "shards", "shard_bytes", "bytes".
@@ -41,13 +47,13 @@ def prepare_folder(
     if not is_url(out):
         refuse_taken(Path(out))
         with new_folder(Path(out), (*FOLDER_FILES, *_inner(FOLDER_FILES))) as folder:
-            return _fill(folder, text, shard_bytes, notify)
+            return _fill(folder, text, shard_bytes, n_processes, notify)
     store = UrlStore(out)
     if store.exists(TEXT_MANIFEST):
         raise TextError(f"{out} has prepared text already: name another URL, or remove it there")
     with tempfile.TemporaryDirectory() as temporary:
         home = Path(temporary)
-        facts = _fill(home, text, shard_bytes, notify)
+        facts = _fill(home, text, shard_bytes, n_processes, notify)
         names = [name for name in FOLDER_FILES if (home / name).is_file()]
         # last: a folder with a manifest is whole
         for name in sorted(names, key=lambda name: name == TEXT_MANIFEST):
@@ -56,8 +62,10 @@ def prepare_folder(
     return facts
 
 
-def _fill(folder: Path, text: config.Text, shard_bytes: int, notify: Notify) -> dict[str, Any]:
-    tokenizer, fill = ready_text(text, notify)
+def _fill(
+    folder: Path, text: config.Text, shard_bytes: int, n_processes: int, notify: Notify
+) -> dict[str, Any]:
+    tokenizer, fill = ready_text(text, notify, notify, n_processes=n_processes)
     fill(folder / _TEXT)
     for file in (folder / _TEXT).iterdir():
         move(file, folder / file.name)

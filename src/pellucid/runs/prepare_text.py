@@ -50,7 +50,11 @@ class Ready:
 
 
 def ready_text(
-    text: config.Text, notify: Notify, notify_progress: Notify = silent
+    text: config.Text,
+    notify: Notify,
+    notify_progress: Notify = silent,
+    *,
+    n_processes: int = 1,
 ) -> tuple[Tokenizer, Fill]:
     """The tokenizer of a text, and a function that puts the encoded text into a folder.
 
@@ -60,6 +64,7 @@ def ready_text(
         text: the config of the text.
         notify: takes a line for each step that begins.
         notify_progress: takes a line every few seconds.
+        n_processes: how many processes encode the text.
 
     Raises:
         TextError: the text cannot be read, or is too small.
@@ -72,7 +77,7 @@ def ready_text(
     hash_cache = None if place is None else HashCache(place.parent / "file-hashes.json")
     key = None if hash_cache is None else fingerprint(text, hash_cache)
     if place is None or hash_cache is None or key is None:
-        return _prepared(text, notify, notify_progress)
+        return _prepared(text, notify, notify_progress, n_processes)
     entry = place / key
     try:
         tokenizer = cache.load_tokenizer(entry)
@@ -84,7 +89,12 @@ def ready_text(
         notify(f"taking the prepared text from {place}")
         return tokenizer, lambda folder: cache.take(entry, folder)
     return _prepared(
-        text, notify, notify_progress, entry, lambda: fingerprint(text, hash_cache) == key
+        text,
+        notify,
+        notify_progress,
+        n_processes,
+        entry,
+        lambda: fingerprint(text, hash_cache) == key,
     )
 
 
@@ -92,6 +102,7 @@ def _prepared(
     text: config.Text,
     notify: Notify,
     notify_progress: Notify,
+    n_processes: int,
     entry: Path | None = None,
     unchanged: Callable[[], bool] = lambda: False,
 ) -> tuple[Tokenizer, Fill]:
@@ -111,6 +122,7 @@ def _prepared(
             tally,
             ProgressReporter(notify_progress, "encoding the text", total),
             len(corpus.sources) if isinstance(corpus, config.Mixture) else None,
+            n_processes=n_processes,
         )
 
     def fill(folder: Path) -> PreparedData:

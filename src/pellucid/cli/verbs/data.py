@@ -55,6 +55,13 @@ def add_to(verbs: Any) -> None:
         metavar="N",
         help="bytes of tokens that a run fetches at once from a URL (default 1 MiB)",
     )
+    preparing.add_argument(
+        "--processes",
+        type=integer(1, 1024),
+        default=1,
+        metavar="N",
+        help="processes that encode (default: 1, which keeps about ten processors busy)",
+    )
     add_settings(preparing, example="text.held_out=0.01")
     finish_parser(preparing, _prepare)
     datasets.add_to(actions)
@@ -96,6 +103,7 @@ def _prepare(arguments: argparse.Namespace) -> None:
         run.text,
         arguments.out,
         shard_bytes=arguments.shard_bytes,
+        n_processes=arguments.processes,
         notify=lambda phase: print(f"{phase} …", file=sys.stderr),
     )
     rows = [
