@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -16,13 +16,12 @@ from torch import Tensor, distributed, nn
 
 from pellucid import config
 from pellucid.errors import ConfigError, PellucidError
+from pellucid.parallel.early_sums import EarlySums, buckets, copy_back
 from pellucid.parallel.meeting import Meeting
 from pellucid.parallel.world import Arguments, Message, Result, World
 
 #: torch gives these functions no types.
 _collective: Any = distributed
-#: Bytes that are summed at once: a second copy of the gradients is as large as this.
-_BUCKET_BYTES = 32 * 2**20
 
 
 @contextmanager
@@ -76,6 +75,7 @@ class Ranks(World):
         self._meeting = meeting
         self._all_call = False
         self._announced = 0
+        self._early: EarlySums | None = None
 
     @contextmanager
     def _waiting(self) -> Generator[None]:
@@ -85,43 +85,56 @@ class Ranks(World):
         if self.waiting_seconds is not None:
             self.waiting_seconds += time.perf_counter() - started
 
+    @contextmanager
+    def summing_early(self, parameters: Iterable[nn.Parameter], n_passes: int) -> Generator[None]:
+        """Of whole weights; torch sums the gradients of shares by itself."""
+        if self._settings.shard != "none":
+            yield
+            return
+        self._early = self._sums(parameters, n_passes)
+        try:
+            yield
+        except BaseException:
+            self._early.forget()
+            raise
+
+    def _sums(self, parameters: Iterable[nn.Parameter], n_passes: int) -> EarlySums:
+        return EarlySums(
+            [parameter for parameter in parameters if parameter.requires_grad],
+            n_passes,
+            dtype=torch_type(self._settings.reduce),
+            group=self.data_group,
+            waiting=self._waiting,
+            local=self.local,
+        )
+
     def sum_gradients(self, parameters: Iterable[nn.Parameter], numbers: Sequence[Tensor]) -> None:
         """A parameter that any rank used has a gradient on all ranks."""
         trained = [parameter for parameter in parameters if parameter.requires_grad]
         # an expert that no token of this rank chose has no gradient here, but maybe elsewhere
         used = torch.tensor([float(p.grad is not None) for p in trained])
-        if any(parameter.device.type != "cpu" for parameter in trained):
-            # the host needs the answer, and would wait for a collective of the device
-            used = torch.tensor(self.largest(*(int(is_used) for is_used in used)))
-            counts = list[Tensor]()
-        else:
-            counts = [used]
         for parameter in trained:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
-        gradients = [self.local(p.grad) for p in trained if p.grad is not None]
-        dtype = torch_type(self._settings.reduce)
-        if dtype == torch.float32:  # all in the same collective
-            self.sum_([*gradients, *numbers, *counts])
+        early, self._early = self._early or self._sums(trained, 1), None
+        early.finish()
+        if any(parameter.device.type != "cpu" for parameter in trained):
+            # the host needs the answer, and would wait for a collective of the device
+            used = torch.tensor(self.largest(*(int(is_used) for is_used in used)))
+            self.sum_(numbers)
         else:
-            self.sum_(gradients, dtype)
-            self.sum_([*numbers, *counts])
+            self.sum_([*numbers, used])
         for parameter, count in zip(trained, used, strict=True):
             if not bool(count):
                 parameter.grad = None
 
-    def sum_(self, tensors: Sequence[Tensor], dtype: torch.dtype | None = None) -> None:
-        """In buckets: one collective for many tensors, in their type or another one."""
-        for bucket in _buckets(tensors):
+    def sum_(self, tensors: Sequence[Tensor]) -> None:
+        """In buckets: one collective for many tensors."""
+        for bucket in buckets(tensors):
             flat = torch.cat([tensor.detach().reshape(-1) for tensor in bucket])
-            flat = flat if dtype is None else flat.to(dtype)
             with self._waiting():
                 _collective.all_reduce(flat, group=self.data_group)
-            start = 0
-            for tensor in bucket:
-                end = start + tensor.numel()
-                tensor.detach().copy_(flat[start:end].view_as(tensor))
-                start = end
+            copy_back(flat, bucket)
 
     def average_(self, tensors: Sequence[Tensor]) -> None:
         """The sum over the number of ranks."""
@@ -282,15 +295,3 @@ def computed(function: Callable[[Tensor], Tensor], matrices: Tensor, n_own: int)
 def torch_type(name: Literal["float32", "bfloat16"]) -> torch.dtype:
     """torch's type of a name in a config."""
     return torch.bfloat16 if name == "bfloat16" else torch.float32
-
-
-def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
-    """The tensors in groups of one type and device, in an order that all ranks share."""
-    groups: dict[tuple[torch.dtype, torch.device], list[Tensor]] = {}
-    for tensor in tensors:
-        group = groups.setdefault((tensor.dtype, tensor.device), [])
-        if group and sum(t.nbytes for t in group) + tensor.nbytes > _BUCKET_BYTES:
-            yield groups.pop((tensor.dtype, tensor.device))
-            group = groups.setdefault((tensor.dtype, tensor.device), [])
-        group.append(tensor)
-    yield from groups.values()

@@ -54,6 +54,16 @@ class World:
     #: Seconds in which a repeated signal counts as the first one.
     settle_seconds = 0.0
 
+    @contextmanager
+    def summing_early(self, parameters: Iterable[nn.Parameter], n_passes: int) -> Generator[None]:
+        """Within it, gradients begin to be summed once they are complete; `sum_gradients` follows.
+
+        Args:
+            parameters: as for `sum_gradients`.
+            n_passes: how many backward passes add to a gradient.
+        """
+        yield
+
     def sum_gradients(self, parameters: Iterable[nn.Parameter], numbers: Sequence[Tensor]) -> None:
         """Sum the gradients, and the scalars `numbers`, over all ranks, in place."""
 

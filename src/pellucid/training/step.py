@@ -170,16 +170,17 @@ def update(
         share: the parts that this rank computes, and the other ranks; by default all parts.
     """
     share = share or Share.all_parts(accumulation)
-    sums = accumulate(
-        model,
-        objective,
-        batch,
-        accumulation=accumulation,
-        device=device,
-        precision=precision,
-        balancing=balancing,
-        share=share,
-    )
+    with share.world.summing_early(optimiser.parameters, len(share.numbers)):
+        sums = accumulate(
+            model,
+            objective,
+            batch,
+            accumulation=accumulation,
+            device=device,
+            precision=precision,
+            balancing=balancing,
+            share=share,
+        )
     share.world.sum_gradients(optimiser.parameters, tuple(sums.values()))
     penalty = optimiser.penalty()
     if penalty is not None:
