@@ -1,8 +1,12 @@
-"""Two network namespaces, joined by a virtual cable, as two machines: training, a pulled cable."""
+"""Two network namespaces, joined by a virtual cable, as two machines.
+
+Training, a pulled cable, a slow link.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from pellucid.runs import RunFolder
+from pellucid.runs import RunFolder, read_events
+from pellucid.training import Logged
 from support.ranks import finish
 from support.tiny import TINY, write_text
 
@@ -20,11 +25,20 @@ from support.tiny import TINY, write_text
 _NODES = (f"pellucid-{os.getpid()}-one", f"pellucid-{os.getpid()}-two")
 _ADDRESSES = ("10.77.31.1", "10.77.31.2")
 _PORT = "29571"
+#: Bytes per second of the slow link, and of one that delays nothing here.
+_SLOW, _FAST = 25_000, 10**9
 
 
 def _ip(*words: str) -> bool:
     done = subprocess.run(["ip", *words], capture_output=True, check=False)
     return done.returncode == 0
+
+
+def _limit(node: str, device: str, bytes_per_second: int) -> bool:
+    """Let a node send no more than so many bytes per second."""
+    words = ["tc", "-n", node, "qdisc", "replace", "dev", device, "root", "tbf"]
+    words += ["rate", f"{bytes_per_second}bps", "burst", "16kb", "latency", "2s"]
+    return subprocess.run(words, capture_output=True, check=False).returncode == 0
 
 
 @pytest.fixture
@@ -91,3 +105,30 @@ def test_two_nodes_train_and_a_pulled_cable_ends_both(
     assert time.monotonic() - pulled < 60
     assert [code for code, _, _ in ends] == [5, 5], ends
     assert any("pellucid train --resume" in " ".join(err.split()) for _, _, err in ends)
+
+
+@pytest.mark.nightly
+def test_a_slow_link_costs_waiting_time_that_is_named_and_changes_no_loss(
+    nodes: tuple[str, str], tmp_path: Path
+) -> None:
+    losses: dict[int, list[float]] = {}
+    waits: dict[int, list[float]] = {}
+    for speed in (_FAST, _SLOW):
+        if not all(_limit(node, f"cable{n}", speed) for n, node in enumerate(nodes)):
+            pytest.skip("this system cannot limit the speed of a link (tc, sch_tbf)")
+        folder = tmp_path / str(speed)
+        ends = finish(start(nodes, folder, "--steps", "6"))
+        assert [code for code, _, _ in ends] == [0, 0], ends
+        assert re.search(r"ranks \S+ to \S+, wait up to \d", ends[0][1])
+        events = read_events(RunFolder(folder / "run").metrics)
+        reports = [event for event in events if isinstance(event, Logged)]
+        losses[speed] = [loss for report in reports for loss in report.losses]
+        waits[speed] = [
+            sum(report.ranks[rank][1] or 0.0 for report in reports) for rank in range(2)
+        ]
+    assert len(losses[_SLOW]) == 6
+    assert losses[_SLOW] == losses[_FAST]
+    # in each update both send at least their gradients, which are as large as the weights
+    weights = tmp_path / str(_SLOW) / "run" / "checkpoints" / "step-6" / "model.safetensors"
+    sending_seconds = 6 * 0.9 * weights.stat().st_size / _SLOW
+    assert min(waits[_SLOW]) > sending_seconds > 2, waits
