@@ -10,12 +10,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks.plan import summaries
 from benchmarks.plan_measured import predicted
+from benchmarks.shapes import ADAMW, CLIP_NORM, Shape
 from benchmarks.train_table import machine_line
+from pellucid.planning import plan_training
+from pellucid.presets import find
 
 _RESULTS = Path(__file__).parent / "results"
 PAGE = Path(__file__).parents[1] / "docs" / "plan.md"
@@ -36,6 +40,7 @@ def tables() -> dict[str, str]:
         "fitting": fitting(found["rows"]),
         "farthest": farthest(found["rows"]),
         "measured": f"{machine_line(measured)}\n\n{here(measured['rows'])}",
+        "gpu": on_gpu(newest("train-cuda")),
     }
 
 
@@ -108,6 +113,39 @@ def here(rows: list[Mapping[str, Any]]) -> str:
         lines.append(
             f"| {row['name']} | {seconds:.3f} | {plan.step_seconds:.3f} | "
             f"{plan.step_seconds / seconds - 1:+.1%}{star} | {n_bytes / 1e6:,.0f} | "
+            f"{plan.memory_per_device / 1e6:,.0f} | {plan.memory_per_device / n_bytes - 1:+.1%} |"
+        )
+    return "\n".join(lines)
+
+
+def on_gpu(found: dict[str, Any]) -> str:
+    """Trainings of `benchmarks.train` on a GPU; no constant was fitted to them."""
+    kind = found["machine"]["gpu"].removeprefix("NVIDIA ").lower()
+    lines = [
+        machine_line(found),
+        "",
+        "| shape | an update, ms | predicted | off | tokens/s | predicted | peak, MB | predicted "
+        "| off |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    preset = find("gpt2")
+    for name, results in found["shapes"].items():
+        shape, numbers = Shape(**results["shape"]), results["summary"]["pellucid, no vital signs"]
+        training = replace(
+            preset.training,
+            batch_size=shape.batch,
+            accumulation=1,
+            clip_norm=CLIP_NORM,
+            precision="bfloat16",
+            compile="on",
+        )
+        run = replace(preset, model=shape.model(), optimiser=ADAMW, training=training)
+        plan = plan_training(run, kind)
+        seconds, n_bytes = numbers["seconds"], numbers["peak_bytes"]
+        lines.append(
+            f"| {name} | {seconds * 1e3:.1f} | {plan.step_seconds * 1e3:.1f} | "
+            f"{plan.step_seconds / seconds - 1:+.1%} | {numbers['tokens_per_second']:,.0f} | "
+            f"{plan.tokens_per_second:,.0f} | {n_bytes / 1e6:,.0f} | "
             f"{plan.memory_per_device / 1e6:,.0f} | {plan.memory_per_device / n_bytes - 1:+.1%} |"
         )
     return "\n".join(lines)
