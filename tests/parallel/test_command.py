@@ -90,6 +90,7 @@ def test_rank_0_speaks_and_the_curve_is_that_of_one_process(
     run, ((code, out, _), (other_code, other_out, other_err)) = two
     assert (code, other_code) == (0, 0)
     assert "what next" in out
+    assert "torchrun --nproc-per-node 2 -m pellucid train --resume" in out
     assert (other_out, other_err) == ("", "")
     assert read_plan(RunFolder(run)).ranks == 2
     assert main(words_of(tmp_path, "--out", str(tmp_path / "one"))) == 0

@@ -13,7 +13,7 @@ import pellucid
 from pellucid import config
 from pellucid.cli import main
 from pellucid.errors import ConfigError
-from pellucid.parallel import World, count_ranks, joined, leads
+from pellucid.parallel import World, count_ranks, joined, leads, own_command
 from pellucid.presets import find
 from pellucid.training.randomness import seed_part, seed_step
 
@@ -64,6 +64,25 @@ def test_a_missing_variable_of_torchrun_is_named(
     assert count_ranks() == 2
     assert main(["train", "text.txt"]) == 2
     assert "MASTER_ADDR" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("size", "local", "command"),
+    [
+        ("1", None, "pellucid"),
+        ("2", None, "torchrun --nproc-per-node 2 -m pellucid"),
+        ("8", "8", "torchrun --nproc-per-node 8 -m pellucid"),
+        ("16", "8", "torchrun --nnodes 2 ... --nproc-per-node 8 -m pellucid"),
+    ],
+)
+def test_advice_starts_as_many_processes_as_there_are(
+    size: str, local: str | None, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", size)
+    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+    if local is not None:
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", local)
+    assert own_command() == command
 
 
 def test_the_first_part_has_the_random_numbers_of_the_update_and_others_their_own() -> None:

@@ -90,5 +90,5 @@ def count_parts(training: Training, ranks: int) -> int:
 def _nearest(size: int, divisor: int) -> str:
     smaller, larger = size // divisor * divisor, -(-size // divisor) * divisor
     if not smaller:
-        return f"take {larger}"
+        return f"the nearest size that divides is {larger}"
     return f"the nearest sizes that divide are {smaller} and {larger}"

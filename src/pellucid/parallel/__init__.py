@@ -4,7 +4,7 @@ Comes in: torchrun's variables. Goes out: a `World`, with which a caller has no 
 processes there are. Alone it does nothing, and loads nothing of torch.
 """
 
-from pellucid.parallel.launch import count_ranks, joined, leads, refused_together
+from pellucid.parallel.launch import count_ranks, joined, leads, own_command, refused_together
 from pellucid.parallel.world import Division, World
 
-__all__ = ["Division", "World", "count_ranks", "joined", "leads", "refused_together"]
+__all__ = ["Division", "World", "count_ranks", "joined", "leads", "own_command", "refused_together"]

@@ -39,6 +39,16 @@ def leads() -> bool:
     return count_ranks() == 1 or _whole_number("RANK", os.environ.get("RANK", "")) == 0
 
 
+def own_command() -> str:
+    """How to start `pellucid` again with as many processes as here, for advice."""
+    if count_ranks() == 1:
+        return "pellucid"
+    n_ranks = count_ranks()
+    n_local = _whole_number("LOCAL_WORLD_SIZE", os.environ.get("LOCAL_WORLD_SIZE", str(n_ranks)))
+    nodes = "" if n_local in (0, n_ranks) else f"--nnodes {n_ranks // n_local} ... "
+    return f"torchrun {nodes}--nproc-per-node {n_local} -m pellucid"
+
+
 @contextmanager
 def joined(settings: config.Parallelism) -> Generator[World]:
     """All ranks, from their first word to their last one; alone, a `World` that does nothing.
@@ -88,7 +98,7 @@ def meet() -> Meeting:
         missing = [name for name in _VARIABLES if not os.environ.get(name)]
         if missing:
             raise ConfigError(
-                f"WORLD_SIZE is {count_ranks()}, but {', '.join(missing)} is not set: start all "
+                f"WORLD_SIZE is {count_ranks()}, but not set: {', '.join(missing)}; start all "
                 "ranks with torchrun, which sets them, or unset WORLD_SIZE"
             )
         size, rank = count_ranks(), _whole_number("RANK", os.environ["RANK"])

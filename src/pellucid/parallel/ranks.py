@@ -22,6 +22,8 @@ from pellucid.parallel.world import Arguments, Message, Result, World
 
 #: torch gives these functions no types.
 _collective: Any = distributed
+#: torch 2.13 has renamed it, and warns of the old name.
+_all_gather: Any = getattr(distributed, "all_gather_single", _collective.all_gather_into_tensor)
 
 
 @contextmanager
@@ -150,7 +152,7 @@ class Ranks(World):
         results = computed(function, matrices[first : first + n_own], n_own)
         all_results = matrices.new_empty(n_own * self.size, *matrices.shape[1:])
         with self._waiting():
-            _collective.all_gather_into_tensor(all_results, results)
+            _all_gather(all_results, results)
         return all_results[: len(matrices)]
 
     def largest(self, *numbers: int) -> tuple[int, ...]:

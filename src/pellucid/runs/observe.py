@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pellucid import config
 from pellucid.display import Panel, PlainLines, display_for
 from pellucid.errors import RunError
+from pellucid.parallel import own_command
 from pellucid.saved_runs.folder import RunFolder
 from pellucid.saved_runs.records import read_events, recorder
 from pellucid.training import Event, Interrupts, Job, Observer, Progress, Resumed, Watcher
@@ -93,7 +94,7 @@ def run_together(
         last = f"up to step {steps[-1]:,}" if steps else "none: it starts again"
         return (
             f" (at update {progress.step + 1:,}). The checkpoints are whole ({last}); start all "
-            f"ranks again with pellucid train --resume {folder.path}"
+            f"ranks again with {own_command()} train --resume {folder.path}"
         )
 
     interrupts.settle_seconds = job.world.settle_seconds

@@ -11,6 +11,7 @@ from pellucid.counting import MemoryEstimate, parameter_count
 from pellucid.disk import free_bytes
 from pellucid.display.numbers import duration, short, size
 from pellucid.optim import group
+from pellucid.parallel import own_command
 from pellucid.saved_runs.folder import RunFolder
 from pellucid.tasks import Task
 from pellucid.training import Job, mean_rows
@@ -69,7 +70,7 @@ def summarise(
     yield "folder", str(folder.path)
     reward = dict(task.facts).get("reward")
     reward_flag = "" if reward is None else f" --reward {reward}"
-    yield "to resume", f"pellucid train --resume {folder.path}{reward_flag}"
+    yield "to resume", f"{own_command()} train --resume {folder.path}{reward_flag}"
 
 
 def _short_disk(run: config.Run, folder: RunFolder, memory: MemoryEstimate) -> Iterator[Fact]:

@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.output.printing import print_result, shorten
+from pellucid.parallel import own_command
 
 if TYPE_CHECKING:
     from pellucid.runs import Run
@@ -48,7 +49,7 @@ class TrainSummary:
             case Started() | Resumed():
                 folder = event.folder.replace("\\", "/")
                 self.resume_command = (
-                    f"pellucid train --resume {shlex.quote(folder)}{self.reward_flag}"
+                    f"{own_command()} train --resume {shlex.quote(folder)}{self.reward_flag}"
                 )
             case Logged():
                 self.facts |= {"train_loss_nats": event.losses[-1], "tokens": event.tokens}
@@ -100,7 +101,7 @@ def _next_steps(run: Run, result: TrainSummary) -> Iterator[str]:
     lines += [
         "what next",
         *(f"    {command}" for command in _commands(run, folder, facts)),
-        f"    pellucid train --resume {folder}{result.reward_flag}",
+        f"    {own_command()} train --resume {folder}{result.reward_flag}",
         f"    pellucid verify-resume {folder}{result.reward_flag}",
     ]
     if result.best not in ("", str(run.checkpoint)):
