@@ -120,8 +120,9 @@ def main(folder: Path, kind: str, kills: int, steps: int) -> None:
         for rank in ranks:
             os.kill(rank, signal.SIGKILL)
         codes = wait(ranks)
-        if codes != [-signal.SIGKILL] * 2:  # it had ended before
-            ends.append(codes)
+        if codes != [-signal.SIGKILL] * 2:  # it had ended before, or one rank had
+            is_over = latest_step(run) == steps
+            ends.append([0 if is_over and code == -signal.SIGKILL else code for code in codes])
             run.path.rename(folder / f"ended-{ended}")
             ended += 1
             continue
