@@ -1,6 +1,7 @@
 """What fewer bits cost and bring: memory, time to the first token, tokens a second, and loss.
 
     python -m benchmarks.few_bits runs/my-run --text held-out.txt
+    python -m benchmarks.few_bits runs/my-run --text held-out.txt --calibrate book.txt
     python -m benchmarks.few_bits --random gpt2     # 124M random weights, written to disk first
 
 Comes in: a run or a published model; a text that it has not seen. Goes out: a table on standard
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from pellucid.model import Weights
 
 TYPES = ("float32", "bfloat16", "int8", "int4")
+#: 4 bits with --calibrate.
+CALIBRATED = "int4 calibrated"
 
 
 def flags() -> argparse.ArgumentParser:
@@ -41,6 +44,7 @@ def flags() -> argparse.ArgumentParser:
     parser.add_argument("run", nargs="?", help="a run, or a published model")
     parser.add_argument("--random", metavar="PRESET", help="a preset's shape, with random weights")
     parser.add_argument("--text", help="a text that the model has not seen, for the loss")
+    parser.add_argument("--calibrate", help="also 4 bits that are rounded by this text")
     parser.add_argument("--prompt", type=int, default=512, help="tokens of the prompt that is read")
     parser.add_argument("--new-tokens", type=int, default=64)
     parser.add_argument("--threads", type=int, default=2)
@@ -86,11 +90,12 @@ def write_random(preset: str, folder: Path) -> None:
 
 def measure(arguments: argparse.Namespace) -> dict[str, dict[str, Any]]:
     """All readings of each type."""
-    found: dict[str, dict[str, Any]] = {kind: {"turns": []} for kind in TYPES}
-    for kind in TYPES:
+    kinds = (*TYPES, CALIBRATED) if arguments.calibrate else TYPES
+    found: dict[str, dict[str, Any]] = {kind: {"turns": []} for kind in kinds}
+    for kind in kinds:
         found[kind]["starts"] = [child(arguments, "peak", kind) for _ in range(2)]
     for turn in range(arguments.turns):
-        for kind in TYPES if turn % 2 == 0 else TYPES[::-1]:
+        for kind in kinds if turn % 2 == 0 else kinds[::-1]:
             say(f"turn {turn + 1} of {arguments.turns}: {kind}")
             found[kind]["turns"].append(child(arguments, "times", kind))
             if turn == 0 and arguments.text:
@@ -102,13 +107,22 @@ def child(arguments: argparse.Namespace, what: str, kind: str) -> dict[str, Any]
     """The reading of a fresh process."""
     if what == "loss":
         words = [sys.executable, "-m", "pellucid", "evaluate", arguments.run, arguments.text]
-        words += ["--weights", kind, "--json"]
+        words += [*weight_flags(arguments, kind), "--json"]
     else:
         words = [sys.executable, "-m", "benchmarks.few_bits", arguments.run, "--child", what, kind]
         words += ["--prompt", str(arguments.prompt), "--new-tokens", str(arguments.new_tokens)]
         words += ["--threads", str(arguments.threads)]
+        if arguments.calibrate:
+            words += ["--calibrate", arguments.calibrate]
     answer = subprocess.run(words, check=True, capture_output=True, text=True)
     return json.loads(answer.stdout.splitlines()[-1] if what != "loss" else answer.stdout)
+
+
+def weight_flags(arguments: argparse.Namespace, kind: str) -> list[str]:
+    """The flags of a command for a type."""
+    if kind == CALIBRATED:
+        return ["--weights", "int4", "--calibrate", arguments.calibrate]
+    return ["--weights", kind]
 
 
 def peak(arguments: argparse.Namespace, kind: str) -> dict[str, Any]:
@@ -118,7 +132,8 @@ def peak(arguments: argparse.Namespace, kind: str) -> dict[str, Any]:
 
     from pellucid.cli import main as pellucid
 
-    words = ["generate", arguments.run, "Once upon a time", "--weights", kind, "--greedy"]
+    words = ["generate", arguments.run, "Once upon a time", "--greedy"]
+    words += weight_flags(arguments, kind)
     with contextlib.redirect_stdout(io.StringIO()):
         code = pellucid([*words, "--max-new-tokens", str(arguments.new_tokens)])
     if code:
@@ -145,7 +160,9 @@ def times(arguments: argparse.Namespace, kind: str) -> dict[str, Any]:
 
     torch.set_num_threads(arguments.threads)
     keep_freed_memory(huge_pages=False)  # as `pellucid generate` does
-    model = runs.load(arguments.run, weights=cast("Weights", kind), packed=True).model
+    calibrate = [arguments.calibrate] if kind == CALIBRATED else None
+    weights = cast("Weights", "int4" if calibrate else kind)
+    model = runs.load(arguments.run, weights=weights, packed=True, calibrate=calibrate).model
     drawn = torch.Generator().manual_seed(0)
     n_ids = model.token_embedding.num_embeddings
     prompt = to_list(torch.randint(n_ids, (arguments.prompt,), generator=drawn))

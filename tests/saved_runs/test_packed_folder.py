@@ -158,3 +158,31 @@ def test_a_damaged_model_is_refused_whatever_was_packed(trained: Path, tmp_path:
     file.unlink()
     with pytest.raises(CheckpointError, match="missing"):
         open_packed(folder)
+
+
+def test_matrices_by_a_calibration_text_are_known_by_its_digest(
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    text, other = tmp_path / "text.txt", tmp_path / "other.txt"
+    text.write_text("the cat sat on the mat, and the dog did not. " * 9, encoding="utf-8")
+    other.write_text("a text of quite other words, as long as the first. " * 9, encoding="utf-8")
+
+    def calibrate(file: Path, *, packed: bool = True) -> Transformer:
+        return pellucid.load(folder, weights="int4", packed=packed, calibrate=[str(file)]).model
+
+    first, plain = calibrate(text), open_packed(folder)
+    assert_same(first, calibrate(text, packed=False))
+    assert any(not torch.equal(t, plain.state_dict()[n]) for n, t in first.state_dict().items())
+    assert sorted(file.name for file in (folder / "packed").iterdir()) == [
+        "int4",
+        "int4-calibrated",
+    ]
+    with caplog.at_level(logging.WARNING), monkeypatch.context() as patch:
+        patch.setattr(Packer, "calibrate", lambda *_: pytest.fail("it was calibrated again"))
+        assert_same(calibrate(text), first)
+        assert not caplog.text
+    calibrate(other)
+    assert "calibration is" in caplog.text

@@ -165,12 +165,24 @@ def _to_int4(matrix: Float[Tensor, "rows columns"]) -> Narrow:
     for share in _SHARES:
         better(largest / (-8 * share))
     better((groups * q).sum(dim=1, keepdim=True) / (q * q).sum(dim=1, keepdim=True).clamp(min=1))
-    # (sixteens, 16 rows, groups, 2 halves of a byte, 4 fours of columns, 4) to the order of reading
-    halves = (q + 8).to(torch.uint8).view(-1, 16, padded.shape[1] // INT4_GROUP, 2, 4, 4)
-    packed = (halves[:, :, :, 0] | halves[:, :, :, 1] << 4).permute(0, 2, 3, 1, 4)
-    scales = scale.view(-1, 16, padded.shape[1] // INT4_GROUP).transpose(1, 2)
+    width = padded.shape[1]
+    q, scale = q.view(-1, width)[:rows, :columns], scale.view(-1, width // INT4_GROUP)[:rows]
+    return lay_out_int4(q, scale)
+
+
+def lay_out_int4(q: Float[Tensor, "rows columns"], scales: Float[Tensor, "rows groups"]) -> Narrow:
+    """Whole numbers from -8 to 7, and the scale of each 32 of a row, in the order of reading."""
+    rows, columns = q.shape
+    n_groups = scales.shape[1]
+    whole = F.pad(q, (0, -columns % INT4_GROUP, 0, -rows % 16)).to(torch.int8)
+    # (sixteens, 16 rows, groups, 2 halves of a byte, 4 fours of columns, 4)
+    halves = (whole + 8).to(torch.uint8).view(-1, 16, n_groups, 2, 4, 4)
+    pairs = (halves[:, :, :, 0] | halves[:, :, :, 1] << 4).permute(0, 2, 3, 1, 4)
+    by_sixteens = F.pad(scales, (0, 0, 0, -rows % 16)).view(-1, 16, n_groups).transpose(1, 2)
     return Narrow(
-        packed.reshape(*packed.shape[:2], 256), scales.bfloat16().contiguous(), size=(rows, columns)
+        pairs.reshape(*pairs.shape[:2], 256),
+        by_sixteens.bfloat16().contiguous(),
+        size=(rows, columns),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -30,7 +30,9 @@ from pellucid.model import (
 )
 from pellucid.model.packed.layers import is_packed
 from pellucid.model.packed.packer import Packer, can_pack
+from pellucid.model.quantization import refuse_calibration
 from pellucid.presets import find
+from pellucid.saved_runs.calibration import Calibration, read_calibration
 from pellucid.saved_runs.folder import RunFolder, existing_folder, is_published
 from pellucid.saved_runs.machine import find_device
 from pellucid.saved_runs.memory_check import check_opening
@@ -90,6 +92,7 @@ def load(
     weights: Weights = "float32",
     allow_non_finite: bool = False,
     packed: bool = False,
+    calibrate: Iterable[str] | None = None,
     force: bool = False,
 ) -> Run:
     """Open a run, one of its checkpoints, or a published model.
@@ -110,31 +113,42 @@ def load(
             alone, packed while they are read. This takes a half to a seventh of the memory. The
             model reads and writes texts, but has no parameters to look into or to train. From
             16 MiB on they are kept in the folder `packed` next to the model, which later calls map.
+        calibrate: files, folders, patterns or "-": a text like those that the model will read.
+            With "int4", each matrix is then rounded so that what it computes from this text changes
+            least.
         force: open it even if pellucid expects the weights not to fit into memory.
 
     Raises:
-        ConfigError: `weights` is none of these.
+        ConfigError: `weights` is none of these, or has no use for a calibration text.
+        TextError: the calibration text is missing or too short, or the model has no tokenizer.
         RunError: there is no run at `path`, or it does not fit into memory.
         CheckpointError: the checkpoint is damaged or missing.
         NonFiniteError: a weight is NaN or infinite; names the first.
     """
     check_weights(weights)
+    if calibrate is not None:
+        refuse_calibration(weights)
     with forcing(force):
         packed = packed and not allow_non_finite
-        run = _load(local_model(path), device, weights, packed=packed)
+        run = _load(local_model(path), device, weights, packed=packed, calibrate=calibrate)
     if is_packed(run.model):  # its matrices were checked before they were packed
         refuse_non_finite(dict(run.model.named_parameters()), run.checkpoint)
         return run
     if not allow_non_finite:
         refuse_non_finite(run.model.state_dict(), run.checkpoint)
-    narrow(run.model, weights)
+    windows = None
+    if calibrate is not None:
+        windows = read_calibration(calibrate, run.model, run.tokenizer, run.folder).windows
+    narrow(run.model, weights, calibration=windows)
     return run
 
 
-def _load(path: Path, device: str, weights: Weights, *, packed: bool) -> Run:
+def _load(
+    path: Path, device: str, weights: Weights, *, packed: bool, calibrate: Iterable[str] | None
+) -> Run:
     if is_published(path):
         published, tokenizer, run = load_published(
-            path, find_device(device), weights, packed=packed
+            path, find_device(device), weights, packed=packed, calibrate=calibrate
         )
         return Run(published, tokenizer, run, path, path)
     folder, checkpoint = existing_folder(path)
@@ -145,19 +159,28 @@ def _load(path: Path, device: str, weights: Weights, *, packed: bool) -> Run:
         assemble_trained(model, run.trained, seed=0)
     packed = packed and find_device(device).type == "cpu" and can_pack(model, weights)
     packed = packed and (checkpoint / MODEL).is_file()  # ranks may have written their shares
-    width = 2 if packed else 4
+    width = 2 if packed and calibrate is None else 4
     check_opening(run.model, device=find_device(device), bytes_per_weight=width)
+    tokenizer = Tokenizer.load(folder.tokenizer)
     if packed:
-        packer = Packer(model, weights)
+        text = None
+        if calibrate is not None:
+            text = read_calibration(calibrate, model, tokenizer, folder.path)
+        packer = Packer(model, weights, text and text.sha256)
         packed_folder = PackedFolder(folder.path, [checkpoint / MODEL], packer)
-        packed_folder.fill(partial(_pack, packer, model, checkpoint))
+        packed_folder.fill(partial(_pack, packer, model, checkpoint, text))
     else:
         fill(model, load_model_tensors(checkpoint), find_device(device))
     model.eval()
-    return Run(model, Tokenizer.load(folder.tokenizer), run, folder.path, checkpoint)
+    return Run(model, tokenizer, run, folder.path, checkpoint)
 
 
-def _pack(packer: Packer, model: Transformer, checkpoint: Path) -> None:
+def _pack(
+    packer: Packer, model: Transformer, checkpoint: Path, calibration: Calibration | None
+) -> None:
+    if calibration is not None:
+        packer.calibrate(load(checkpoint).model, calibration.windows)
+        return
     file = ModelFile(checkpoint)
     check_fit(model.state_dict(), file.headers)
     fill_packed(packer, model, file)

@@ -1,6 +1,6 @@
 """A model's packed matrices on disk, next to it: written once, and mapped by every later start.
 
-    packed/int8/
+    packed/int8/               or int4-calibrated
         matrices.safetensors   all packed matrices as one piece, and the other tensors
         packed.json            what they were made from, and the SHA-256 of the other file
 
@@ -54,7 +54,8 @@ class PackedFolder:
     """
 
     def __init__(self, model_folder: Path, sources: Sequence[Path], packer: Packer) -> None:
-        self.path = model_folder / "packed" / packer.weights
+        name = packer.weights if packer.calibration is None else f"{packer.weights}-calibrated"
+        self.path = model_folder / "packed" / name
         self._sources, self._packer = sources, packer
 
     def fill(self, pack: Callable[[], None]) -> None:
@@ -63,7 +64,8 @@ class PackedFolder:
         Args:
             pack: lets the packer take all matrices, and sets the other tensors.
         """
-        if _WINDOWS or self._packer.n_bytes < LEAST_BYTES:
+        is_quick = self._packer.n_bytes < LEAST_BYTES and self._packer.calibration is None
+        if _WINDOWS or is_quick:
             pack()
             return
         tensors = self._tensors()
@@ -143,6 +145,7 @@ class PackedFolder:
             "layout": _LAYOUT,
             "pellucid": __version__,
             "byteorder": sys.byteorder,
+            "calibration": packer.calibration,
             "matrices": {n: [*packer.shapes[n], kind] for n, kind in packer.kinds.items()},
             "others": {name: list(shape) for name, shape in packer.others.items()},
         }

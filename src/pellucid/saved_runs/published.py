@@ -8,6 +8,7 @@ would do. It has no text and no plan: you can use the model, but not resume its 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from pathlib import Path
 import torch
 
 from pellucid import config
+from pellucid.checkpoints import refuse_non_finite
 from pellucid.checkpoints.huggingface import MULTI_LABEL, Published, open_published
 from pellucid.data.chat.templates import PLAIN_ORIGIN, template_for
 from pellucid.errors import TextError
@@ -22,13 +24,19 @@ from pellucid.model import Transformer, Weights, assemble
 from pellucid.model.packed.packer import Packer, can_pack
 from pellucid.model.quantization import PACKED
 from pellucid.presets import find
+from pellucid.saved_runs.calibration import Calibration, read_calibration
 from pellucid.saved_runs.memory_check import check_opening
 from pellucid.saved_runs.packed_folder import PackedFolder
 from pellucid.tokenizers import Tokenizer, beginning_with, has_tokenizer, tokenizer_from
 
 
 def load_published(
-    folder: Path, device: torch.device, weights: Weights = "float32", *, packed: bool = False
+    folder: Path,
+    device: torch.device,
+    weights: Weights = "float32",
+    *,
+    packed: bool = False,
+    calibrate: Iterable[str] | None = None,
 ) -> tuple[Transformer, Tokenizer | None, config.Run]:
     """The model in a Hugging Face directory, in evaluation mode, with tokenizer and config.
 
@@ -39,20 +47,22 @@ def load_published(
         device: the device of the model.
         weights: the type of its matrices.
         packed: keep the matrices in few bits alone; see `load`.
+        calibrate: if they are packed, a text to round them by.
 
     Raises:
         CheckpointError: something in it is not handled, missing or damaged; says what.
-        TextError: its tokenizer is damaged, or has more tokens than the model.
+        TextError: its tokenizer is damaged, or has more tokens than the model; or the calibration
+            text cannot be used.
     """
     packed = packed and device.type == "cpu" and weights in PACKED
-    half = packed or weights in ("stored", "bfloat16", "float16")
+    half = (packed and calibrate is None) or weights in ("stored", "bfloat16", "float16")
     fits = partial(check_opening, device=device, bytes_per_weight=2 if half else 4)
     published = open_published(folder, fits=fits)
     if half and not packed and not published.is_half(weights):
         check_opening(published.model, device=device)
     tokenizer = published_tokenizer(published, folder) if has_tokenizer(folder) else None
     return (
-        build_published(published, device, weights, packed=packed),
+        _build(published, device, weights, tokenizer, calibrate, packed=packed),
         tokenizer,
         to_run_config(published, folder),
     )
@@ -120,22 +130,44 @@ def published_config(folder: Path) -> config.Run:
 
 
 def build_published(
-    published: Published,
-    device: torch.device,
-    weights: Weights = "float32",
-    *,
-    packed: bool = False,
+    published: Published, device: torch.device, weights: Weights = "float32"
 ) -> Transformer:
     """The model with its weights, on a device, in evaluation mode; no random weight is drawn."""
+    return _build(published, device, weights, None, None, packed=False)
+
+
+def _build(
+    published: Published,
+    device: torch.device,
+    weights: Weights,
+    tokenizer: Tokenizer | None,
+    calibrate: Iterable[str] | None,
+    *,
+    packed: bool,
+) -> Transformer:
     with torch.device("meta"):
         model = assemble(published.model, seed=0)
     if packed and can_pack(model, weights):
-        packer = Packer(model, weights)
+        text = None
+        if calibrate is not None:
+            text = read_calibration(calibrate, model, tokenizer, published.folder)
+        packer = Packer(model, weights, text and text.sha256)
         folder = PackedFolder(published.folder, published.files, packer)
-        folder.fill(partial(published.fill, model, weights, packer))
+        folder.fill(partial(_pack, packer, model, published, text))
     else:
         published.fill(model, weights)
     return model.to(device).eval()
+
+
+def _pack(
+    packer: Packer, model: Transformer, published: Published, calibration: Calibration | None
+) -> None:
+    if calibration is None:
+        published.fill(model, packer.weights, packer)
+    else:
+        wide = build_published(published, torch.device("cpu"))
+        refuse_non_finite(wide.state_dict(), published.folder)
+        packer.calibrate(wide, calibration.windows)
 
 
 def to_run_config(published: Published, tokenizer: Path) -> config.Run:

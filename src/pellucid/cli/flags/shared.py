@@ -88,6 +88,13 @@ def add_weights(parser: argparse.ArgumentParser) -> None:
         help="round the model's matrices to this format: fewer bits generate faster (float32: no "
         "rounding; stored: as in the files of a published model, without a copy)",
     )
+    parser.add_argument(
+        "--calibrate",
+        action="append",
+        metavar="PATH",
+        help="with --weights int4: round so that what the model computes from this text, a file or "
+        "folder, changes least; may be repeated",
+    )
 
 
 def add_finding_flags(parser: Any) -> None:

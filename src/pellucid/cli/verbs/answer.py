@@ -133,7 +133,13 @@ def talk(arguments: argparse.Namespace) -> None:
         top_p=arguments.top_p,
         seed=arguments.seed,
     )
-    run = runs.load(arguments.run, device=arguments.device, weights=arguments.weights, packed=True)
+    run = runs.load(
+        arguments.run,
+        device=arguments.device,
+        weights=arguments.weights,
+        packed=True,
+        calibrate=arguments.calibrate,
+    )
     conversation = Conversation(run, sampling, system=arguments.system, force=arguments.force)
     with closing(conversation):
         is_terminal = sys.stdin is not None and sys.stdin.isatty() and not arguments.json

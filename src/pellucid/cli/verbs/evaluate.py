@@ -70,7 +70,12 @@ def call(arguments: argparse.Namespace) -> None:
     """Print the scores on rows, on text files, or on the run's own held-out data."""
     from pellucid import runs
 
-    run = runs.load(arguments.run, device=arguments.device, weights=arguments.weights)
+    run = runs.load(
+        arguments.run,
+        device=arguments.device,
+        weights=arguments.weights,
+        calibrate=arguments.calibrate,
+    )
     if arguments.ids:
         _print_ids_score(run, arguments)
         return

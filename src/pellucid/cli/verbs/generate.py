@@ -90,7 +90,13 @@ def call(arguments: argparse.Namespace) -> None:
 
     decoding = beams_from(arguments) or _sampling(arguments)
     prompts = prompts_or_session(arguments, [*arguments.texts, *(arguments.prompt or [])])
-    run = load(arguments.run, device=arguments.device, weights=arguments.weights, packed=True)
+    run = load(
+        arguments.run,
+        device=arguments.device,
+        weights=arguments.weights,
+        packed=True,
+        calibrate=arguments.calibrate,
+    )
     if arguments.draft is not None:
         decoding = replace(cast("Sampling", decoding), draft=_draft(arguments, run))
     printer = TextPrinter(run=run, logprobs=arguments.logprobs, force=arguments.force)

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from jaxtyping import Int
 from torch import Tensor, nn
 
 from pellucid.free_memory import return_freed_memory, unmap_idle_code
 from pellucid.model.packed.layers import pack_layer
 from pellucid.model.packed.room import ReadRows, Room, room_bytes
 from pellucid.model.precision import Weights
-from pellucid.model.quantization import PACKED, matrices, matrix_shape
+from pellucid.model.quantization import PACKED, matrices, matrix_shape, round_matrices
 from pellucid.model.transformer import Transformer
 
 
@@ -25,10 +26,13 @@ class Packer:
         shapes: their rows and columns.
         others: the shapes of the other tensors.
         weights: the type that was asked for.
+        calibration: the SHA-256 of the calibration text; None without one.
     """
 
-    def __init__(self, model: Transformer, weights: Weights) -> None:
-        self._model = model
+    def __init__(
+        self, model: Transformer, weights: Weights, calibration: str | None = None
+    ) -> None:
+        self._model, self.calibration = model, calibration
         self.weights: Weights = weights
         self.kinds = matrices(model, weights)
         self.shapes = {name: matrix_shape(model.get_parameter(name)) for name in self.kinds}
@@ -55,6 +59,12 @@ class Packer:
         self._n_taken += 1
         return_freed_memory()  # what it was made from
 
+    def calibrate(self, wide: Transformer, windows: Int[Tensor, "windows time"]) -> None:
+        """Pack all matrices of the same model in float32, which are rounded, with such a text."""
+        room = round_matrices(wide, self.weights, windows)
+        tensors = wide.state_dict()
+        self.adopt(room.memory, {name: tensors[name] for name in self.others})
+
     def packed(self) -> tuple[Tensor, dict[str, Tensor]] | None:
         """The bytes of all packed matrices, and the other tensors; None if some are not packed."""
         if self._room is None or self._n_taken < len(self.kinds):
@@ -70,6 +80,7 @@ class Packer:
         self._room = Room(self.shapes, self.kinds, memory)
         for name in self.kinds:
             pack_layer(self._layer(name), self._room.place(name))
+        self._n_taken = len(self.kinds)
         self._model.load_state_dict(dict(others), strict=False, assign=True)
 
     def _layer(self, name: str) -> nn.Module:

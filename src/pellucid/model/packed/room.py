@@ -78,6 +78,10 @@ class Room:
         size = self._shapes[name] if self.kinds[name] == "int4" else None
         return Narrow(values, scales, size=size)
 
+    def shape(self, name: str) -> tuple[int, int]:
+        """Rows and columns of a matrix."""
+        return self._shapes[name]
+
     def fill(self, name: str, read: ReadRows) -> Narrow:
         """The packed matrix, read some rows at a time."""
         rows, columns = self._shapes[name]
@@ -89,6 +93,14 @@ class Room:
             place.values[lines] = part.values
             if place.scales is not None and part.scales is not None:
                 place.scales[lines] = part.scales
+        return place
+
+    def put(self, name: str, packed: Narrow) -> Narrow:
+        """The place of a matrix, with one that is packed already."""
+        place = self.place(name)
+        place.values.copy_(packed.values)
+        if place.scales is not None and packed.scales is not None:
+            place.scales.copy_(packed.scales)
         return place
 
     def _view(self, start: int, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:

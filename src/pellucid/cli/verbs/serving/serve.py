@@ -61,10 +61,7 @@ def add_to(verbs: Any) -> None:
         help="texts that may wait; a request for more gets status 429 (default: 64)",
     )
     parser.add_argument(
-        "--keep",
-        metavar="DIR",
-        default="runs/learn",
-        help="the folder of your progress in the course (default: runs/learn)",
+        "--keep", metavar="DIR", default="runs/learn", help="folder of your progress (runs/learn)"
     )
     add_weights(parser)
     finish_parser(parser, call, device=True, force=True, when_stopped="and closed the page")
@@ -97,6 +94,7 @@ def call(arguments: argparse.Namespace) -> None:
 
     limits = {"rows": arguments.rows, "waiting": arguments.queue}
     engine_limits = Limits(**{name: value for name, value in limits.items() if value is not None})
+    loading = {name: getattr(arguments, name) for name in ("device", "weights", "calibrate")}
     serve_page(
         arguments,
         arguments.runs,
@@ -104,7 +102,7 @@ def call(arguments: argparse.Namespace) -> None:
         limits=engine_limits,
         token=arguments.token,
         keep=Path(arguments.keep),
-        open_run=partial(runs.load, device=arguments.device, weights=arguments.weights),
+        open_run=partial(runs.load, **loading),
     )
 
 
