@@ -9,7 +9,8 @@
    preset and objective, without dropout, whose numbers each device draws itself. Losses must agree
    to 1e-4; to 2e-3 for Muon, which orthogonalises in bfloat16.
 3. train, generate, ranks: the GPU tables of docs/performance.md, beside nanoGPT compiled, Hugging
-   Face and the card's own limits; each checks its own parity first.
+   Face and the card's own limits; each checks its own parity first. pellucid trains with and
+   without a compiled loss.
 4. page: the tables are written.
 
 Each part has a limit of time. One that fails or takes longer is named at the end, and the others
@@ -107,6 +108,7 @@ def commands(arguments: argparse.Namespace, weights: str) -> dict[str, list[str]
     device = ["--device", arguments.device]
     nanogpt = [] if arguments.nanogpt is None else ["--nanogpt", str(arguments.nanogpt.resolve())]
     tests = ["tests/generation/test_cuda_graphs.py", "tests/generation/test_finite.py"]
+    tests.append("tests/objectives/test_compiled_loss.py")
     parts = {
         "tests": ["pytest", "-q", *tests],
         "agree": ["benchmarks.gpu", "--agree", *device],

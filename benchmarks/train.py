@@ -133,6 +133,10 @@ def contestants(shape: Shape, folder: Path, arguments: argparse.Namespace) -> li
     for name, watching in (("no vital signs", None), ("vital signs", {})):
         given = setup | {"compiled": cuda, "watching": watching}
         entered.append(Contestant(f"pellucid, {name}", f"{OURS}:pellucid", given, settled=True))
+    if cuda:
+        given = setup | {"compiled": True, "compiled_loss": True, "watching": {}}
+        name = "pellucid, vital signs, compiled loss"
+        entered.append(Contestant(name, f"{OURS}:pellucid", given, settled=True))
     only = arguments.only
     return [c for c in entered if not only or any(part in c.name for part in only)]
 

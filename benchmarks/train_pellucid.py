@@ -128,6 +128,7 @@ def pellucid(
     compiled: bool,
     watching: dict[str, Any] | None,
     shared: bool = True,
+    compiled_loss: bool = False,
 ) -> Updates:
     """On the shared ids, with the shared weights or with weights of its own draw."""
     before, given = memory("VmRSS"), Shape(**shape)
@@ -138,7 +139,8 @@ def pellucid(
         return TokenBatch(ids=ids, targets=targets, n_supervised=given.tokens)
 
     model = filled(folder) if shared else assemble(given.model(), seed=1)
-    updates = Updates(job_of(given, model, batch, device=device, compiled=compiled), watching)
+    job = job_of(given, model, batch, device=device, compiled=compiled, compiled_loss=compiled_loss)
+    updates = Updates(job, watching)
     updates.facts["bytes_before"] = before
     return updates
 
@@ -150,6 +152,7 @@ def job_of(
     *,
     device: str,
     compiled: bool,
+    compiled_loss: bool = False,
 ) -> Job:
     """What the loop would be handed, without evaluations, samples and checkpoints."""
     place = torch.device(device)
@@ -176,6 +179,7 @@ def job_of(
             device=device,
             precision=precision,
             compile=compiled,
+            compile_loss=compiled_loss,
             device_name=device_name(place),
             torch_version=torch.__version__,
             attention=attention,

@@ -21,12 +21,14 @@ def test_every_type_has_memory_times_and_a_loss(
     monkeypatch.setattr(few_bits, "TYPES", ("int4",))
     words = [str(tmp_path / "dir"), "--text", str(text), "--turns", "1"]
     given = few_bits.flags().parse_args([*words, "--prompt", "8", "--new-tokens", "4"])
+    given.calibrate = str(text)
     found = few_bits.measure(given)
+    assert list(found) == ["int4", few_bits.CALIBRATED]
     for row in found.values():
         assert len(row["starts"]) == 2
         assert all(0 < start["anonymous_mb"] < start["peak_mb"] for start in row["starts"])
         assert row["bits_per_byte"] > 1
         assert len(row["turns"]) == 1
     lines = few_bits.table(found).splitlines()
-    assert len(lines) == 3
+    assert len(lines) == 4
     assert "not measured" not in lines[-1]

@@ -12,7 +12,7 @@ from importlib import import_module
 from itertools import chain, count
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 import numpy as np
 import pytest
@@ -248,6 +248,36 @@ def test_a_slow_first_update_is_timed_again_where_it_waited_for_the_compiler(
     on = "on" if compiled else "off"
     train_tiny(tmp_path / "run", steps=1, settings=[f"training.compile={on}"])
     assert steps == [True] * (5 if compiled else 1) + [False]
+
+
+@pytest.mark.parametrize("choice", ["on", "all"])
+def test_the_loss_of_a_run_is_compiled_if_it_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, choice: str
+) -> None:
+    calls: list[int] = []
+    loss = import_module("pellucid.objectives.compiled_errors")
+
+    def compiled() -> Any:
+        calls.append(1)
+        return loss.fused_errors
+
+    monkeypatch.setenv("PELLUCID_NATIVE", "off")
+    monkeypatch.setattr(plan, "compiler_problem", lambda _: None)
+    monkeypatch.setattr(plan, "compile_blocks", lambda _: None)
+    monkeypatch.setattr(loss, "_compiled", compiled)
+    losses: dict[str, list[float]] = {choice: [], "off": []}
+
+    def listen(name: str) -> Any:
+        return lambda event: losses[name].extend(getattr(event, "losses", ()))
+
+    for name in losses:
+        said = [f"training.compile={name}"]
+        train_tiny(tmp_path / name, steps=2, settings=said, observers=[listen(name)])
+        assert bool(calls) == (choice == "all")
+    assert losses[choice] == pytest.approx(losses["off"], abs=1e-5)
+    assert losses["off"]
+    saved = json.loads((tmp_path / choice / "plan.json").read_text(encoding="utf-8"))
+    assert saved["compile_loss"] == (choice == "all")
 
 
 def test_updates_are_timed_with_their_optimiser_and_move_nothing(

@@ -94,6 +94,7 @@ class Plan(Checked):
         device: the device.
         precision: the type of matrix products.
         compile: whether blocks are compiled.
+        compile_loss: whether torch compiles the loss where no C code computes it.
         device_name: the GPU's name, or the processor's vector instructions and its model.
         torch_version: the version of torch.
         attention: the kernel of attention that pellucid measured to be faster in training: torch's
@@ -128,6 +129,7 @@ class Plan(Checked):
     parts: Count | None = None
     seeding: Literal["by_update", "by_part"] = "by_update"
     replanned: bool = False
+    compile_loss: bool = False
 
     @property
     def grows_over(self) -> int:

@@ -174,7 +174,7 @@ class Training(Checked):
         clip_norm: the largest norm of the whole gradient; absent, no clipping.
         device: "auto", or a name that torch knows: "cpu", "cuda", "cuda:1".
         precision: of the matrix products.
-        compile: whether blocks are compiled.
+        compile: whether blocks are compiled; "all": and, on a GPU, the loss.
         log_every: steps between reports.
         evaluate_every: steps between evaluations on held-out text.
         evaluate_tokens: the most held-out tokens of an evaluation: of a text from its start, of
@@ -201,7 +201,7 @@ class Training(Checked):
     clip_norm: Positive | None
     device: str
     precision: Literal["auto", "float32", "bfloat16"]
-    compile: Literal["auto", "on", "off"]
+    compile: Literal["auto", "on", "all", "off"]
     log_every: Count
     evaluate_every: Count
     evaluate_tokens: Count

@@ -7,6 +7,7 @@ from pellucid.batches import Classifier
 from pellucid.objectives.assemble import Objective, assemble, assemble_advantages
 from pellucid.objectives.chunks import LazyLogits, in_chunks, row_log_p, token_log_p
 from pellucid.objectives.classification import Classification
+from pellucid.objectives.compiled_errors import compiling_loss
 from pellucid.objectives.distillation import Distillation, token_divergence
 from pellucid.objectives.dpo import DPO, answer_log_p
 from pellucid.objectives.linear_cross_entropy import (
@@ -36,6 +37,7 @@ __all__ = [
     "answer_log_p",
     "assemble",
     "assemble_advantages",
+    "compiling_loss",
     "evaluating",
     "frozen_reference",
     "head_cross_entropy",

@@ -8,17 +8,17 @@ stays three.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from pellucid import native
-from pellucid.batches import IGNORED, LanguageModel, TokenBatch
+from pellucid.batches import LanguageModel, TokenBatch
 from pellucid.counting import chunk_rows
-from pellucid.threads import threads
+from pellucid.objectives.chunk_errors import Chunk, errors_by_torch, errors_in_c, sum_type
+from pellucid.objectives.compiled_errors import compiled_errors
 from pellucid.typed import apply_function
 
 #: On a CPU the gradient of the matrix is added in slices of this size, which fit into the cache.
@@ -121,100 +121,6 @@ def head_cross_entropy(
     )
 
 
-class _Chunk(NamedTuple):
-    """The settings that all chunks share."""
-
-    bias: Tensor | None
-    divisor: float
-    label_smoothing: float
-    z_loss: float
-    soft_cap: float | None
-    learning: bool
-
-
-class _ChunkErrors(NamedTuple):
-    """The gradient by a chunk's logits in their dtype, and each row's loss, log Z and hit.
-
-    `extra` are the terms of smoothing and z-loss.
-    """
-
-    errors: Tensor
-    losses: Tensor
-    log_z: Tensor
-    hits: Tensor
-    extra: Tensor
-
-
-def _wide(dtype: torch.dtype) -> torch.dtype:
-    """The type of sums."""
-    return torch.float64 if dtype == torch.float64 else torch.float32
-
-
-def _in_c(hidden: Tensor) -> Callable[[Tensor, Tensor, _Chunk], _ChunkErrors] | None:
-    """`_errors` in C, if available: one pass instead of many, and in place."""
-    kind = native.kind_of(hidden.dtype)
-    run = None if kind is None or hidden.device.type != "cpu" else native.errors()
-    if kind is None or run is None:
-        return None
-
-    def make(logits: Tensor, targets: Tensor, chunk: _Chunk) -> _ChunkErrors:
-        losses, log_z, hits, extra = torch.empty(4, len(logits))
-        targets = targets.contiguous()
-        bias = None if chunk.bias is None else chunk.bias.float().contiguous()
-        settings = native.Settings(
-            logits.shape[1],
-            IGNORED,
-            chunk.label_smoothing,
-            chunk.z_loss,
-            chunk.divisor,
-            chunk.learning,
-        )
-        rows = native.Rows(
-            logits.data_ptr(),
-            None if bias is None else bias.data_ptr(),
-            *(tensor.data_ptr() for tensor in (targets, losses, log_z, hits, extra)),
-            settings,
-        )
-        run(kind, rows, len(logits), threads())
-        return _ChunkErrors(logits, losses, log_z, hits, extra)
-
-    return make
-
-
-def _errors(logits: Tensor, targets: Tensor, chunk: _Chunk) -> _ChunkErrors:
-    """(p (1 + 2 z_loss log Z) - y) / divisor, and 0 where the target is ignored."""
-    dtype = logits.dtype
-    logits = logits.to(_wide(dtype), copy=True)
-    if chunk.bias is not None:
-        logits += chunk.bias
-    slope = None
-    if chunk.soft_cap is not None:
-        logits.div_(chunk.soft_cap).tanh_()
-        slope = 1 - logits.square()
-        logits.mul_(chunk.soft_cap)
-    smoothing, vocab = chunk.label_smoothing, logits.shape[1]
-    supervised = (targets != IGNORED).to(logits.dtype)
-    index = targets.clamp(min=0)[:, None]
-    score = logits.gather(1, index)[:, 0]
-    mean = logits.mean(-1) if smoothing else score
-    # softmax in place, one exponential for both log Z and p
-    top = logits.amax(-1)
-    errors = logits.sub_(top[:, None]).exp_()
-    total = errors.sum(-1)
-    log_z = top + total.log()
-    extra = (smoothing * (score - mean) + chunk.z_loss * log_z.square()) * supervised
-    losses, hits = (log_z - score) * supervised, (score >= top) * supervised
-    if chunk.learning:
-        errors.mul_(((1 + 2 * chunk.z_loss * log_z) / total)[:, None])
-        if smoothing:
-            errors.sub_(smoothing / vocab)
-        hit = torch.full_like(index, smoothing - 1, dtype=logits.dtype)
-        errors.scatter_add_(1, index, hit).mul_((supervised / chunk.divisor)[:, None])
-        if slope is not None:
-            errors.mul_(slope)
-    return _ChunkErrors(errors.to(dtype), losses, log_z, hits, extra)
-
-
 def _add_product(total: Tensor, errors: Tensor, hidden: Tensor, *, first: bool) -> None:
     """Add `errors.T @ hidden` to `total`, or write it there if it is the first."""
     vocab, width = total.shape
@@ -245,7 +151,7 @@ class _Function(torch.autograd.Function):
         by_hidden, by_weight, by_bias = ctx.needs_input_grad[:3]
         label_smoothing, z_loss = smoothing
         matrix = weight.to(hidden.dtype)
-        wide = _wide(hidden.dtype)
+        wide = sum_type(hidden.dtype)
         n, vocab = hidden.shape[0], weight.shape[0]
         token_losses = torch.zeros(n, dtype=wide, device=hidden.device)
         log_z, hits = torch.zeros_like(token_losses), torch.zeros_like(token_losses)
@@ -253,10 +159,11 @@ class _Function(torch.autograd.Function):
         grad_hidden = torch.empty_like(hidden) if by_hidden else None
         grad_bias = torch.zeros(vocab, dtype=wide, device=weight.device) if by_bias else None
         learning = by_hidden or by_weight or by_bias
-        in_c = _in_c(hidden) if soft_cap is None else None
-        make = _errors if in_c is None else in_c
-        chunk = _Chunk(bias, divisor, label_smoothing, z_loss, soft_cap, learning)
-        width = hidden.itemsize if make is in_c else wide.itemsize
+        # either needs no float32 copy of the logits
+        lean = (errors_in_c(hidden) if soft_cap is None else None) or compiled_errors()
+        make = lean or errors_by_torch
+        chunk = Chunk(bias, divisor, label_smoothing, z_loss, soft_cap, learning)
+        width = hidden.itemsize if lean else wide.itemsize
         rows = chunk_rows(n, vocab, width, on_gpu=hidden.is_cuda)
         room = hidden.new_empty(min(rows, n), vocab)
         # a sum over chunks is kept wide: bfloat16 would lose small addends

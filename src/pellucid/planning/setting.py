@@ -113,7 +113,7 @@ def make_setting(run: Run, kind: Kind, layout: Layout, assume: Iterable[str] = (
     check_tensor(run.model, layout.tensor)
     count_parts(run.training, layout.data)  # refuses sizes that do not divide
     training = run.training
-    compiled = training.compile == "on" or (training.compile == "auto" and kind.gpu)
+    compiled = training.compile in ("on", "all") or (training.compile == "auto" and kind.gpu)
     return Setting(
         run=run,
         kind=kind,

@@ -69,6 +69,7 @@ def plan_run(
         device=str(device),
         precision=precision,
         compile=_asks_for_compiler(settings, device) and compiler is None,
+        compile_loss=settings.compile == "all" and compiler is None,
         device_name=device_name(device),
         torch_version=torch.__version__,
         attention=choose_kernel(run.model, precision, sequences=settings.batch_size // parts)
@@ -252,4 +253,6 @@ def _continue_timing(update_seconds: list[float]) -> bool:
 
 
 def _asks_for_compiler(settings: config.Training, device: torch.device) -> bool:
-    return settings.compile == "on" or (settings.compile == "auto" and device.type == "cuda")
+    return settings.compile in ("on", "all") or (
+        settings.compile == "auto" and device.type == "cuda"
+    )

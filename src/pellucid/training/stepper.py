@@ -19,7 +19,7 @@ from pellucid import config
 from pellucid.batches import Batch
 from pellucid.checkpoints import Place, first_non_finite
 from pellucid.model import Transformer, assemble_balancing
-from pellucid.objectives import Objective
+from pellucid.objectives import Objective, compiling_loss
 from pellucid.optim import Optimiser
 from pellucid.parallel import World
 from pellucid.training.averaging import WeightAverage
@@ -89,7 +89,7 @@ class Stepper:
         self._parts = plan.parts or settings.accumulation
         self._world = world or World()
         self._average = average
-        self._seeding = plan.seeding
+        self._seeding, self._compile_loss = plan.seeding, plan.compile_loss
         self._statistics = [
             buffer for name, buffer in model.named_buffers() if name.endswith(_STATISTICS)
         ]
@@ -109,20 +109,21 @@ class Stepper:
         """
         self._model.train()
         seed_step(self._seed, step)
-        numbers = update(
-            self._model,
-            self._objective,
-            self._optimiser,
-            batch,
-            factor=factor,
-            clip_norm=self._clip_norm,
-            blocked=self._blocked,
-            accumulation=self._parts,
-            device=self._device,
-            precision=self._precision,
-            balancing=self._balancing,
-            share=self._share(step),
-        )
+        with compiling_loss(self._compile_loss):
+            numbers = update(
+                self._model,
+                self._objective,
+                self._optimiser,
+                batch,
+                factor=factor,
+                clip_norm=self._clip_norm,
+                blocked=self._blocked,
+                accumulation=self._parts,
+                device=self._device,
+                precision=self._precision,
+                balancing=self._balancing,
+                share=self._share(step),
+            )
         self._world.average_(self._statistics)
         if self._average is not None:
             self._average.update(step, numbers.blocked)
