@@ -1,4 +1,4 @@
-"""Write tables of three pages from the source.
+"""Write tables of five pages from the source.
 
     python docs/source_tables.py
 
@@ -8,11 +8,16 @@ writes.
     <!-- codes -->    docs/diagnosis.md: a row for each code of `diagnosis/codes.toml`
     <!-- signs -->    docs/vitals.md: a row for each sign of `vitals/thresholds.toml`
     <!-- papers -->   docs/notation.md: the papers that it cites, from docstrings and concepts
+    <!-- families --> docs/huggingface.md: a row for each family of `families/models.toml`
+    <!-- rooms -->    docs/architecture.md: a row for each room, from its docstring
+    <!-- floors -->   docs/architecture.md: the floors of the import contract
 """
 
 from __future__ import annotations
 
+import ast
 import re
+import tomllib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -22,7 +27,7 @@ from pellucid.vitals.signs import EQUATIONS
 
 DOCS = Path(__file__).parent
 SOURCE = DOCS.parent / "src" / "pellucid"
-MARK = re.compile(r"<!-- (codes|signs|papers) -->\n.*?<!-- end -->", re.S)
+MARK = re.compile(r"<!-- (codes|signs|papers|families|rooms|floors) -->\n.*?<!-- end -->", re.S)
 
 
 def draw(page: str) -> str:
@@ -68,6 +73,41 @@ def papers_table(page: str) -> Iterable[str]:
         yield row(short, f'{authors.removesuffix(f" {year}")}, "{title}"')
 
 
+def families_table(_: str) -> Iterable[str]:
+    """A row for each family of published models."""
+    file = SOURCE / "checkpoints" / "huggingface" / "families" / "models.toml"
+    yield from head("model type", "models", "supported")
+    for name, family in tomllib.loads(file.read_text("utf-8")).items():
+        yield row(f"`{name}`", family["models"], family["supported"])
+
+
+def rooms_table(_: str) -> Iterable[str]:
+    """A row for each room of the import contract, the top floor first, from its docstring."""
+    yield from head("room", "what it does", "must not know")
+    for room in " | ".join(read_floors()).split(" | "):
+        package = SOURCE / room
+        file = package / "__init__.py" if package.is_dir() else package.with_suffix(".py")
+        docstring = ast.get_docstring(ast.parse(file.read_text("utf-8"))) or ""
+        name = f"`{room}/`" if package.is_dir() else f"`{room}`"
+        yield row(name, " ".join(docstring.split("\n\n")[0].split()), unknown_to(docstring))
+
+
+def unknown_to(docstring: str) -> str:
+    """The end of a room's docstring: what the room must not know."""
+    return " ".join(docstring.split("Must not know: ")[1].split()).removesuffix(".")
+
+
+def floors_block(_: str) -> Iterable[str]:
+    """The floors of the import contract, the top one first."""
+    return ["```text", *read_floors(), "```"]
+
+
+def read_floors() -> list[str]:
+    """The layers of the first contract of `pyproject.toml`."""
+    project = tomllib.loads((DOCS.parent / "pyproject.toml").read_text("utf-8"))
+    return project["tool"]["importlinter"]["contracts"][0]["layers"]
+
+
 def limits(above: float | None, below: float | None) -> str:
     """`above 100 or below 0.01`, with a dash for a word that is never said."""
     pairs = (("above", above), ("below", below))
@@ -89,8 +129,12 @@ TABLES: dict[str, Callable[[str], Iterable[str]]] = {
     "codes": codes_table,
     "signs": signs_table,
     "papers": papers_table,
+    "families": families_table,
+    "rooms": rooms_table,
+    "floors": floors_block,
 }
-PAGES = (DOCS / "diagnosis.md", DOCS / "vitals.md", DOCS / "notation.md")
+NAMES = ("diagnosis", "vitals", "notation", "huggingface", "architecture")
+PAGES = tuple(DOCS / f"{name}.md" for name in NAMES)
 
 if __name__ == "__main__":
     for page in PAGES:

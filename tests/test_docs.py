@@ -6,11 +6,10 @@ import dataclasses
 import re
 import runpy
 import shlex
-import tomllib
 import typing
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import torch
@@ -64,7 +63,7 @@ def quoted(cell: str) -> list[str]:
     return re.findall(r"`([^`]+)`", cell)
 
 
-def test_the_tables_of_codes_signs_and_papers_are_what_the_source_says() -> None:
+def test_the_tables_of_other_pages_are_what_the_source_says() -> None:
     """To write them anew: `python docs/source_tables.py`."""
     script = runpy.run_path(str(DOCS / "source_tables.py"))
     pages = [page.read_text("utf-8") for page in script["PAGES"]]
@@ -72,6 +71,9 @@ def test_the_tables_of_codes_signs_and_papers_are_what_the_source_says() -> None
         "codes",
         "signs",
         "papers",
+        "families",
+        "rooms",
+        "floors",
     ]
     assert [script["draw"](page) for page in pages] == pages
 
@@ -174,25 +176,6 @@ def test_every_source_file_that_a_page_names_is_there(page: Path) -> None:
     places = (ROOT / "src" / "pellucid", ROOT)
     missing = [name for name in names if not any((place / name).is_file() for place in places)]
     assert missing == []
-
-
-def layers() -> list[str]:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    contracts = cast("list[dict[str, Any]]", project["tool"]["importlinter"]["contracts"])
-    (found,) = (c["layers"] for c in contracts if c["type"] == "layers")
-    return found
-
-
-def test_the_architecture_page_shows_the_layers_of_the_import_contract() -> None:
-    (shown,) = (b for b in fenced(DOCS / "architecture.md", "text") if b.startswith("cli\n"))
-    assert shown.split("\n")[:-1] == layers()
-
-
-def test_the_architecture_page_has_a_row_for_each_room() -> None:
-    rooms = {name for layer in layers() for name in layer.split(" | ")}
-    table = rows((DOCS / "architecture.md").read_text("utf-8").splitlines())
-    told = {name.strip("/") for cells in table if len(cells) == 4 for name in quoted(cells[0])}
-    assert told == rooms
 
 
 def test_the_picture_of_the_rooms_is_that_of_the_import_contract() -> None:

@@ -1,4 +1,7 @@
-"""The folder of files that pellucid can make again: prepared text, compiled code."""
+"""The folder of files that pellucid can make again: prepared text, compiled code.
+
+Must not know: what the files hold.
+"""
 
 from __future__ import annotations
 

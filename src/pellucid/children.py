@@ -5,6 +5,8 @@ This is the only module that starts one.
 A `json.py`, a `torch.py` or a `cc` in the working folder never runs in place of the real one.
 pellucid starts programs by their absolute path, and Python with `-I`. From every list of folders
 that a process searches it drops the relative entries, which mean the working folder.
+
+Must not know: what a process is for.
 """
 
 from __future__ import annotations

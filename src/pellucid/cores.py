@@ -1,4 +1,7 @@
-"""The cores that this process may use, and how busy they are."""
+"""The cores that this process may use, and how busy they are.
+
+Must not know: torch.
+"""
 
 from __future__ import annotations
 

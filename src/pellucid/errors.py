@@ -13,7 +13,7 @@
 
     Signalled                     raised at once where a signal comes and nothing is to be finished
 
-Knows nothing of what went wrong.
+Must not know: the cause of a refusal.
 """
 
 from __future__ import annotations

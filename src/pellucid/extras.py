@@ -1,4 +1,7 @@
-"""Libraries that an extra of pellucid brings. They are imported when they are needed."""
+"""Libraries that an extra of pellucid brings. They are imported when they are needed.
+
+Must not know: what a library does.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 A control group has a limit, and so has each group above it. It counts pages of files that it could
 drop as used; pellucid counts them as free.
+
+Must not know: torch, what uses the memory.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 JSON has neither. Here they are the texts "nan", "inf" and "-inf", which Python's `float` and the
 page read back as numbers.
+
+Must not know: where the JSON goes.
 """
 
 from __future__ import annotations

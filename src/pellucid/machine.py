@@ -1,4 +1,7 @@
-"""The machine that pellucid runs on: facts in rows, and advice by what the facts say."""
+"""The machine that pellucid runs on: facts in rows, and advice by what the facts say.
+
+Must not know: runs.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """Public names of 0.1 with a new name or a new room: each still works in 0.2, with one warning.
 
 The room of an old name has `__getattr__ = names_of(__name__)`.
+
+Must not know: the meaning of a name.
 """
 
 from __future__ import annotations

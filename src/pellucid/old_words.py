@@ -1,6 +1,8 @@
 """Keyword arguments and attributes of 0.1, which 0.2 takes and gives with one warning.
 
 Each room's door puts them on what it exports. The modules behind the door know no old word.
+
+Must not know: the meaning of a word.
 """
 
 from __future__ import annotations

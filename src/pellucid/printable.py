@@ -2,6 +2,8 @@
 
 The command line gives `ERRORS` to its streams. What is printed from Python goes through
 `printable`, because the stream belongs to the caller there.
+
+Must not know: the display.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Signals that end a process or ask it to save: who handles them, for how long."""
+"""Signals that end a process or ask it to save: who handles them, for how long.
+
+Must not know: what a handler does.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 torch's threads wait awake for some milliseconds after each of its operations. Another pool's would
 share the cores with them, and two threads would be no faster than one.
+
+Must not know: what they compute.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The few calls of torch that have no types, behind functions that do."""
+"""The few calls of torch that have no types, behind functions that do.
+
+Must not know: anything of pellucid.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The library's version and the version of what it writes to disk. Knows nothing else."""
+"""The library's version and the version of what it writes to disk.
+
+Must not know: anything else.
+"""
 
 #: The version of the library, and of the files that it writes.
 __version__ = "0.2.0"

@@ -1,7 +1,9 @@
 """The API: a run as a server for programs that speak OpenAI's protocol.
 
 Comes in: runs by name, and requests. Goes out: routes for a server, whose answers are texts with
-their tokens. It knows no page.
+their tokens.
+
+Must not know: the page.
 """
 
 from pellucid.api.models import Limits, ModelSource, ServedModels

@@ -1,4 +1,7 @@
-"""Frozen types for batches, models and losses. This room imports no other."""
+"""Frozen types for batches, models and losses.
+
+Must not know: any other room.
+"""
 
 from pellucid.batches.types import (
     IGNORED,

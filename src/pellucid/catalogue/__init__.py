@@ -2,6 +2,8 @@
 
 English is the source: `languages/en.toml`. A translation keeps a digest of the English that it
 translates, so a change of the English shows which translations are out of date.
+
+Must not know: where a text is shown.
 """
 
 from pellucid.catalogue.languages import LANGUAGES, SOURCE, faults, texts

@@ -1,6 +1,6 @@
 """State to files and back: atomic, with checksums, never unpickled.
 
-The room knows neither the loop nor models.
+Must not know: the loop, what the state means.
 """
 
 from pellucid.checkpoints.atomic import write_bytes, write_folder, write_text

@@ -1,4 +1,7 @@
-"""Words in, calls out. It knows no formula."""
+"""Words in, calls out.
+
+Must not know: formulas.
+"""
 
 from pellucid.signals import ENDING as _ENDING
 from pellucid.signals import end_at_once as _end_at_once

@@ -29,7 +29,7 @@ def _lines() -> Iterator[str]:
     if not rows:
         yield "There is no run in runs/ yet."
         yield from _advice(
-            ("pellucid train", "a first model, in about a minute, on a text that is inside"),
+            ("pellucid train", "a first model, in about two minutes, on a text that is inside"),
             ("pellucid train my.txt", "on your own text"),
             ("pellucid learn", "a course that begins at nothing"),
         )

@@ -1,6 +1,8 @@
 """Choices as frozen values, and the strict codec that reads and writes them.
 
 A kind is a class that carries its own numbers; the set of kinds is one union type.
+
+Must not know: torch, any other room.
 """
 
 from pellucid.config.attention import (

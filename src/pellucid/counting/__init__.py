@@ -1,6 +1,6 @@
 """Count the parameters, memory and FLOPs of a `config.Transformer`, each with its formula.
 
-It builds nothing and needs no torch.
+Must not know: torch, `model`.
 """
 
 from pellucid.counting.activations import choose_kernel

@@ -2,6 +2,8 @@
 
 Comes in: the name of an experiment or a lesson, a run or none. Goes out: a claim with its
 measurement and verdict; questions computed from a run, and answers checked against `maths`.
+
+Must not know: how its results are shown.
 """
 
 from pellucid.course.exercises.grading import grade

@@ -1,4 +1,7 @@
-"""Files and tables in; examples as token ids, and batches of them, out. Knows no model, no loss."""
+"""Files and tables in; examples as token ids, and batches of them, out.
+
+Must not know: models, losses.
+"""
 
 from pellucid.data.assemble import (
     Corpus,

@@ -1,4 +1,7 @@
-"""Public datasets by name, brought to disk when asked for. The one room that opens a connection."""
+"""Public datasets by name, brought to disk when asked for. Only it and `hub` open connections.
+
+Must not know: what the files are for.
+"""
 
 from pellucid.datasets.catalog import DATASETS, Dataset, Part, address_of, find
 from pellucid.datasets.download import Fetched, fetch, find_file

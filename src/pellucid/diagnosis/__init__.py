@@ -2,6 +2,8 @@
 
 Each probe tests for one fault in any module that maps ids to logits, and leaves the module as it
 was, bit for bit. It reports a `Finding`: a stable code, the evidence, the place, and what to do.
+
+Must not know: how findings are shown.
 """
 
 from pellucid.diagnosis.assertions import (

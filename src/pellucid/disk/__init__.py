@@ -1,6 +1,6 @@
 """Files and folders that pellucid writes: never half of one, and never over a file of yours.
 
-The room does not interpret their content.
+Must not know: the meaning of what it writes.
 """
 
 from pellucid.disk.atomic_write import write_bytes, write_folder, write_text

@@ -1,4 +1,7 @@
-"""Show the events of a run: a live panel, or plain lines. Needs no torch and no model."""
+"""Show the events of a run: a live panel, or plain lines.
+
+Must not know: the run, the model.
+"""
 
 from pellucid.display.backend import can_redraw, display_for
 from pellucid.display.notebook import NotebookPanel

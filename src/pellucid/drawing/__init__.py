@@ -1,7 +1,9 @@
 """A model as a picture, from its config alone: as text and as SVG.
 
 Comes in: a `config.Transformer`. Goes out: a drawing of its parts with the shapes on the arrows
-between them and the parameters of each. It does not know torch; nothing is built.
+between them and the parameters of each.
+
+Must not know: torch, `model`.
 """
 
 from pellucid.drawing.build.model import assemble

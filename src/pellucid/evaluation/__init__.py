@@ -1,4 +1,7 @@
-"""How good a model is on held-out data. Knows no training."""
+"""How good a model is on held-out data.
+
+Must not know: training.
+"""
 
 from pellucid.evaluation.held_out_text import Evaluation, evaluate
 

@@ -1,10 +1,12 @@
-"""A run and a sentence in; every number of its way through the model out. Knows no screen.
+"""A run and a sentence in; every number of its way through the model out.
 
 `trace` gives numbers by address, and `trace(...).backward()` their gradients. `trace(...).why()`
 takes apart why the model says a word: `measure` replaces its largest parts and computes the rest
 again, `find_paths` and `grow_tree` follow what its heads read. `read_sentence` gives the prediction
 at every position, and what each token cost. `name_heads` names the heads of a run by what they do;
 `film` keeps what a sentence looks like inside while a model is trained.
+
+Must not know: how it is shown.
 """
 
 from pellucid.explain.api import trace

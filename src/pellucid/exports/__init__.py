@@ -1,4 +1,7 @@
-"""A trained model leaves: for `transformers`, llama.cpp or an ONNX runtime, with a model card."""
+"""A trained model leaves: for `transformers`, llama.cpp or an ONNX runtime, with a model card.
+
+Must not know: training.
+"""
 
 from pellucid.exports.run import FORMATS, Format, export_run
 from pellucid.exports.subject import Exported

@@ -1,4 +1,7 @@
-"""A model and a prompt in, text out. It knows nothing about training."""
+"""A model and a prompt in, text out.
+
+Must not know: training.
+"""
 
 from pellucid.generation.beam_search import BeamContinuation, beam_search, beam_search_ids
 from pellucid.generation.beams import Beams, EarlyStopping, Hypothesis, Search

@@ -5,6 +5,8 @@ On a hub it is `owner/name` or `owner/name@tag`. A URL such as `s3://bucket/fold
 A name that can be a path is one. `huggingface_hub` does the transfers and honours its own variables
 for the cache, the token, the endpoint and offline work. It is loaded when a hub is asked, with
 `pellucid.hub.download` and `pellucid.hub.push`.
+
+Must not know: what the files are for.
 """
 
 from pellucid.hub.names import HubName, hub_name, local_model, parse_hub_name

@@ -1,4 +1,7 @@
-"""What a trained model is used for: chat, classification, embedding, masks, samples, scores."""
+"""What a trained model is used for: chat, classification, embedding, masks, samples, scores.
+
+Must not know: training.
+"""
 
 from pellucid.inference.chat import Chat, ChatPrompt, answer, end_ids, has_chat_template
 from pellucid.inference.classification import (

@@ -1,6 +1,8 @@
 """Compare variants fairly: the same data and budget for each, paired seeds, honest verdicts.
 
-Every run is an ordinary run's folder. The room reads events and configs; it opens no model.
+Every run is an ordinary run's folder. The room reads events and configs.
+
+Must not know: models, weights.
 """
 
 from pellucid.lab.compare import compare

@@ -1,10 +1,12 @@
 """The equations, each with its hand-derived gradient, on any array library.
 
 Equations take and return arrays: NumPy, PyTorch, JAX, CuPy, or any library that follows the Python
-array API standard. The room knows neither torch.nn nor config, and draws nothing at random.
+array API standard.
 
 The names here check their arguments first (`pellucid.maths.door`). The modules hold the bare
 formulas: `from pellucid.maths.softmax import softmax` checks nothing.
+
+Must not know: torch.nn, config, chance.
 """
 
 # fmt: off

@@ -1,7 +1,9 @@
 """Transformers from injected parts: token ids in, hidden states and logits out.
 
 You can build each part by hand from plain keyword arguments; `assemble` builds a model from a
-config. No part knows losses, text, presets, or its observers.
+config.
+
+Must not know: losses, text, presets, who watches.
 """
 
 from pellucid.model.assemble import (

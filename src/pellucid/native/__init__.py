@@ -1,4 +1,7 @@
-"""Code in C for hot loops: compiled once per machine; without a compiler its functions are None."""
+"""Code in C for hot loops: compiled once per machine; without a compiler its functions are None.
+
+Must not know: torch, models.
+"""
 
 from pellucid.native.activations import ActivationName, Direction, Numbers, activation
 from pellucid.native.compile import allowed, is_disabled, library

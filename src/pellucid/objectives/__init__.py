@@ -1,6 +1,6 @@
 """Objectives: from a model's outputs and a batch to a scalar loss and its named parts.
 
-An objective knows its equation, but neither the optimiser nor the architecture.
+Must not know: the optimiser, the architecture.
 """
 
 from pellucid.batches import Classifier

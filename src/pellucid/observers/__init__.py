@@ -1,4 +1,7 @@
-"""Send a run to TensorBoard, Weights & Biases, trackio or MLflow, on request."""
+"""Send a run to TensorBoard, Weights & Biases, trackio or MLflow, on request.
+
+Must not know: the run, the model, each other.
+"""
 
 from pellucid.observers.mlflow import MLflow
 from pellucid.observers.select import OBSERVERS, observer_for

@@ -1,6 +1,6 @@
 """Optimisers and schedules: parameters with gradients in, updated parameters out.
 
-They know names and shapes, but neither losses nor models.
+Must not know: losses, modules.
 """
 
 from pellucid.old_words import take_old_words as _take_old_words

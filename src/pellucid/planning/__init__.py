@@ -5,7 +5,9 @@
     plan.memory_per_device, plan.step_seconds, plan.tokens_per_second, plan.mfu
 
 `counting` has the one model of memory. This room adds the kinds of device, the time of the work on
-them, and what they send each other. It builds nothing and needs no torch.
+them, and what they send each other.
+
+Must not know: torch, `model`, a second model of memory.
 """
 
 from pellucid.counting import Layout

@@ -1,6 +1,8 @@
 """Published models and measured recipes as named values, in one visible table.
 
-Each preset is a whole `config.Run`. The room does not know torch, and builds no model.
+Each preset is a whole `config.Run`.
+
+Must not know: torch, `model`.
 """
 
 from pellucid.old_names import names_of as _names_of

@@ -1,8 +1,10 @@
 """Everything from outside is read here: files, pipes, JSON, TOML, tables, tensors, tokenizers.
 
 One rule for all input: a file or a pipe, never a device, and never longer, deeper or wider than the
-parser can handle. A refusal names the file, the place, the value there and the expected one. The
-room does not interpret the values. A lint rule keeps parsers out of every other room.
+parser can handle. A refusal names the file, the place, the value there and the expected one.
+A lint rule keeps parsers out of every other room.
+
+Must not know: the meaning of what it reads.
 """
 
 from pellucid.reader.json_values import json_values

@@ -1,4 +1,7 @@
-"""Show a run's folder as one HTML file. Knows no model and opens no weights."""
+"""Show a run's folder as one HTML file.
+
+Must not know: weights, the model.
+"""
 
 from pellucid.old_names import names_of as _names_of
 from pellucid.old_words import take_old_words as _take_old_words

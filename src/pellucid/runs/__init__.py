@@ -1,7 +1,8 @@
 """Runs from their beginning to their end: planned, built, trained, resumed, verified, converted.
 
-Comes in: a config, or a folder. Goes out: a `Run`. It does not know who watches or displays, except
-for the observers that it gets.
+Comes in: a config, or a folder. Goes out: a `Run`.
+
+Must not know: who watches, beyond the observers that it gets.
 """
 
 from pellucid.evaluation.held_out_text import Evaluation, evaluate

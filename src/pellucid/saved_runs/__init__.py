@@ -1,4 +1,7 @@
-"""A run on disk: its folder, records and seal, and the `Run` that opening it gives."""
+"""A run on disk: its folder, records and seal, and the `Run` that opening it gives.
+
+Must not know: objectives.
+"""
 
 from pellucid.old_words import take_old_words as _take_old_words
 from pellucid.saved_runs.folder import RunFolder, existing_folder

@@ -1,6 +1,8 @@
 """The task of each objective: its batches, its evaluation, its samples, lines about its data.
 
-Comes in: a config, a model and prepared data. Goes out: a `Task`. It does not know the loop.
+Comes in: a config, a model and prepared data. Goes out: a `Task`.
+
+Must not know: the loop.
 """
 
 from pellucid.old_words import take_old_words as _take_old_words

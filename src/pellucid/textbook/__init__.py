@@ -1,7 +1,9 @@
 """The book of the subject: equations read from `maths`, concepts with their links, and a quiz.
 
 Comes in: a term or an everyday question, or a question's number. Goes out: entries, concepts and
-questions, with examples that are computed at that moment. It needs no torch.
+questions, with examples that are computed at that moment.
+
+Must not know: formulas of its own: it reads all from `maths`.
 """
 
 from pellucid.old_words import take_old_words as _take_old_words

@@ -1,4 +1,7 @@
-"""Text to token ids and back. This room knows no corpora, models or losses."""
+"""Text to token ids and back.
+
+Must not know: files of text, models, losses.
+"""
 
 from pellucid.old_words import take_old_words as _take_old_words
 from pellucid.tokenizers.framing import Cut, Framing

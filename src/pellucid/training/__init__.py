@@ -1,4 +1,7 @@
-"""The loop: built parts in, a trained state and events out. It does not know who listens."""
+"""The loop: built parts in, a trained state and events out.
+
+Must not know: who listens, how the parts were built.
+"""
 
 from pellucid.old_words import take_old_words as _take_old_words
 from pellucid.training.event_records import from_record, to_record

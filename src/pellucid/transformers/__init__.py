@@ -8,6 +8,8 @@
 
 `pellucid export` writes a model in this form if no class of `transformers` can hold it. It is the
 same code that trained the model, so `trust_remote_code` is not needed.
+
+Must not know: training, runs.
 """
 
 from pellucid.transformers.encoder_decoder import PellucidForConditionalGeneration

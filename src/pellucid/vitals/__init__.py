@@ -1,4 +1,7 @@
-"""Watch a training from outside: five equations, their signs, and a word for each."""
+"""Watch a training from outside: five equations, their signs, and a word for each.
+
+Must not know: what to conclude.
+"""
 
 from pellucid.old_names import names_of as _names_of
 from pellucid.old_words import take_old_words as _take_old_words

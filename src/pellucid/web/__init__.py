@@ -1,6 +1,8 @@
 """The page: a sentence in a model, from a server on this machine or in one HTML file.
 
-It answers requests with JSON. All numbers come from `explain`.
+It answers requests with JSON.
+
+Must not know: how a number is computed.
 """
 
 from pellucid.old_names import names_of as _names_of
