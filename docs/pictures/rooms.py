@@ -37,7 +37,7 @@ def purpose(room: str) -> str:
     package = ROOT / "src" / "pellucid" / room
     file = package / "__init__.py" if package.is_dir() else package.with_suffix(".py")
     docstring = ast.get_docstring(ast.parse(file.read_text("utf-8"))) or ""
-    return " ".join(docstring.split("\n\n")[0].split())
+    return " ".join(docstring.split("\n\n")[0].replace("`", "").split())
 
 
 def draw() -> str:

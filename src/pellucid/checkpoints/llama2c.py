@@ -148,7 +148,7 @@ def _read_header(file: Path, start: bytes) -> _Header:
     if min(sizes) < 1 or max(sizes) > 2**24 or header.d_model % header.n_heads:
         raise CheckpointError(
             f"{file} is not a llama2.c model: its first seven numbers would say "
-            f"{_format_header(header)}"
+            f"{_format_header(header)}; pass such a .bin file, or a folder with config.json"
         )
     return header
 

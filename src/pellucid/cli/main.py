@@ -238,11 +238,8 @@ def _disk_error(error: OSError) -> PellucidError:
         case PermissionError():
             advice = "check its permissions, and try again"
         case _:
-            advice = "make room or check its permissions, and try again"
-    return PellucidError(
-        f"{file} cannot be read or written: {error.strerror or error}; {advice}: earlier "
-        "checkpoints are complete"
-    )
+            advice = "make room, and try again: earlier checkpoints are complete"
+    return PellucidError(f"{file} cannot be read or written: {error.strerror or error}; {advice}")
 
 
 def _tokenizer_error(panic: BaseException) -> PellucidError:

@@ -37,7 +37,7 @@ from pellucid.web.sentence_view import SentenceView
 from pellucid.web.session import Session
 
 _HEIGHT = 760
-_CARD_HEIGHT = 640
+_CARD_HEIGHT = 860
 _WIDGET_TYPE = "application/vnd.jupyter.widget-view+json"
 #: The cell's part of the bridge: it hands messages on between the frame and the kernel.
 _CELL = f"""

@@ -26,7 +26,9 @@ from pellucid.reader import parse_json
 
 NO_PROMPT = Refusal("it has no prompt")
 NO_ANSWER = Refusal("it has no answer")
-NO_ROOM = Refusal("its prompt fills the window, and leaves no room for the answer")
+NO_ROOM = Refusal(
+    "its prompt fills the window, and leaves no room for the answer: it needs a longer context"
+)
 UNMARKED = Refusal("the template marks no answer in it")
 SAME_ANSWERS = Refusal("chosen and rejected are the same")
 SAME_WHEN_CUT = Refusal("chosen and rejected are the same as far as they fit into the window")
