@@ -74,7 +74,7 @@ REFUSED: dict[str, tuple[str, ...]] = {
         "training.precision: was 'float16'; did you mean 'bfloat16'; "
         "choices: auto, float32, bfloat16",
     ),
-    "training.compile=true": ("training.compile: was True", "choices: auto, on, off"),
+    "training.compile=true": ("training.compile: was True", "choices: auto, on, all, off"),
     # ranges
     "model.decoder.norm.eps=0": ("model.decoder.norm: eps must be greater than 0, was 0.0",),
     "model.decoder.norm.eps=nan": ("model.decoder.norm.eps: expected a finite number", "was nan"),
