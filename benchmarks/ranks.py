@@ -129,7 +129,8 @@ def train(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
             model, NextToken(), optimiser, settings=training, plan=plan, seed=0, world=world
         )
         ids = torch.randint(0, 512, (_ROWS, _LENGTH), generator=torch.Generator().manual_seed(1))
-        batch = TokenBatch(ids=ids, targets=ids, n_supervised=ids.numel())
+        own = ids.chunk(world.size)[world.rank]
+        batch = TokenBatch(ids=own, targets=own, n_supervised=ids.numel())
         stepper.update(batch, step=0, factor=1.0)
         begun, processor = time.perf_counter(), time.process_time()
         for step in range(1, updates + 1):

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from fsspec.implementations.memory import MemoryFileSystem
 
 from pellucid import config
@@ -87,6 +88,30 @@ def test_batches_are_those_of_the_folder_within_the_bound(
         wait(remote)
         assert 0 < size_of(cache) <= bound
     assert remote[5:9].tolist() == tokens[5:9].tolist()
+
+
+def test_a_rank_reads_and_fetches_the_shards_of_its_own_rows_alone(
+    local: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remote = tokens_of(open_remote(local, tmp_path))
+    whole_order = next_token_batches(open_prepared(local).train.tokens, context_length=60, seed=3)
+    order = next_token_batches(remote, context_length=60, seed=3)
+    ahead: list[Any] = []
+    monkeypatch.setattr(remote, "fetch_ahead", ahead.append)
+    for position in (0, whole_order.rows_per_epoch - 2):  # the latter reaches into a new epoch
+        whole = whole_order.batch(position, 4)
+        for first in (0, 2):
+            rows = slice(first, first + 2)
+            before = set(cache.glob("*"))
+            own, n_supervised = order.own_rows(position, 4, rows)
+            assert n_supervised == whole.n_supervised
+            assert own.ids.equal(whole.ids[rows])
+            assert own.targets.equal(whole.targets[rows])
+            # two windows of 60 tokens touch at most two shards each
+            assert len(set(cache.glob("*")) - before) <= 4 + (cache / ".lock" not in before)
+            places = ahead.pop()
+            coming = [whole_order.batch(position + 4 * n, 4).ids[rows, 0] for n in range(1, 5)]
+            assert remote[places[:, 0]].tolist() == torch.cat(coming).tolist()
 
 
 def test_the_shards_of_the_next_batches_are_there_before_they_are_read(

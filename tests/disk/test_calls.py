@@ -26,6 +26,7 @@ SCRATCH = {
     "runs/prepare_folder.py",
     "runs/ready_folder.py",
     "runs/verify.py",
+    "tokenizers/processes.py",
     "training/guard.py",  # a traceback, kept for the user
 }
 #: Everything that writes without the room `disk`, and why that can reach nothing of the user's.

@@ -29,14 +29,14 @@ from pellucid.cli import main
 from pellucid.data.batches import WindowBatches
 from pellucid.errors import TextError
 
-batch = WindowBatches.batch
+own_rows = WindowBatches.own_rows
 
-def batch_or_failure(self, position, n_rows):
+def rows_or_failure(self, position, n_rows, rows):
     if position >= 3 * 6:
         raise TextError("the store is gone")
-    return batch(self, position, n_rows)
+    return own_rows(self, position, n_rows, rows)
 
-WindowBatches.batch = batch_or_failure
+WindowBatches.own_rows = rows_or_failure
 sys.exit(main(sys.argv[1:]))
 """,
     "the disk is gone": """

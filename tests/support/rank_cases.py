@@ -217,7 +217,8 @@ def losses_of(case: RankCase, world: World, *, updates: int = 40) -> list[list[f
     for step in range(updates):
         grown = case.grows and step >= updates // 2
         larger = replace(_repeat(batch, 2), n_supervised=batch.n_supervised * 2)
-        made = stepper.update(larger if grown else batch, step=step, factor=1.0)
+        own = own_part(larger if grown else batch, world)
+        made = stepper.update(own, step=step, factor=1.0)
         numbers.append([float(made.parts["loss_nats"]), float(made.grad_norm)])
     return numbers
 
@@ -229,7 +230,7 @@ def gradients_of(case: RankCase, world: World) -> dict[str, list[float]]:
     accumulate(
         stepper._model,
         stepper._objective,
-        batch,
+        own_part(batch, world),
         accumulation=stepper._parts,
         device=torch.device("cpu"),
         precision="float32",
@@ -242,7 +243,8 @@ def gradients_of(case: RankCase, world: World) -> dict[str, list[float]]:
 
 def poisoned(world: World) -> dict[str, Any]:
     """What a rank does when the loss of the last rank is not a number."""
-    stepper, batch = stepper_of(RankCase(), world, wrap=Poisoned)
+    stepper, whole_batch = stepper_of(RankCase(), world, wrap=Poisoned)
+    batch = own_part(whole_batch, world)
     blocked = [float(stepper.update(batch, step=n, factor=1.0).blocked) for n in range(4)]
     finite = all(world.gather(stepper.has_finite_weights()))
     culprits = world.gather(stepper.find_culprit(lambda: batch, step=2))
@@ -255,7 +257,8 @@ def poisoned(world: World) -> dict[str, Any]:
 
 def slow(world: World) -> list[list[float | None]]:
     """What each rank is said to do if the last one takes longer before each of three updates."""
-    stepper, batch = stepper_of(RankCase(dropout=0.0), world)
+    stepper, whole_batch = stepper_of(RankCase(dropout=0.0), world)
+    batch = own_part(whole_batch, world)
     stepper.update(batch, step=0, factor=1.0)
     meter = WaitMeter(world)
     with meter.pausing():
@@ -302,6 +305,12 @@ def built(name: str, world: World) -> dict[str, Any]:
         "equal": all(torch.equal(tensor, ours[name]) for name, tensor in whole.items()),
         "trained": sum(p.requires_grad for p in model.parameters()),
     }
+
+
+def own_part(batch: Any, world: World) -> Any:
+    """The rows of a batch that a rank computes."""
+    rows = batch.rows // world.n_data
+    return batch.part(slice(world.data_rank * rows, (world.data_rank + 1) * rows))
 
 
 def _repeat(batch: Any, copies: int) -> Any:

@@ -326,6 +326,26 @@ def test_a_batch_or_an_evaluation_that_fails_ends_the_run_with_its_state_saved(
         assert [event.step for event in of_kind(seen, CheckpointSaved)] == [step]
 
 
+def test_a_rank_gets_its_rows_of_each_batch(clock: Clock) -> None:
+    class Second(World):
+        size = n_data = 2
+        rank = data_rank = 1
+
+    job: Any = make_job(clock)
+    whole, second = job.batch_of(2), replace(job, world=Second())
+    half = slice(ROWS // 2, ROWS)
+    assert second.own_batch_of(2).ids.equal(whole.ids[half])
+    assert second.own_batch_of(2).n_supervised == whole.n_supervised
+    asked: list[Any] = []
+
+    def own_rows(position: int, n_rows: int, rows: slice) -> tuple[Batch, int]:
+        asked.append((position, n_rows, rows))
+        return whole.part(rows), 7
+
+    assert replace(second, own_rows=own_rows).own_batch_of(2).n_supervised == 7
+    assert asked == [(2 * ROWS, ROWS, half)]
+
+
 def test_an_evaluation_that_fails_on_another_rank_ends_this_one_too(clock: Clock) -> None:
     class OtherRankFails(World):
         size = 2

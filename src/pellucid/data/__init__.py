@@ -22,7 +22,6 @@ from pellucid.data.batches import (
     BucketedBatches,
     PackedBatches,
     WindowBatches,
-    in_turn,
     next_token_batches,
     next_token_windows,
 )
@@ -36,6 +35,7 @@ from pellucid.data.collate import (
     PromptTexts,
     TwoAnswers,
     TwoTexts,
+    in_turn,
 )
 from pellucid.data.document_writer import prepare_documents
 from pellucid.data.documents import Document, Piece, ReadCounts, pieces_of

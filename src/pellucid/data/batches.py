@@ -89,21 +89,31 @@ class WindowBatches(Generic[B]):
 
     def batch(self, position: int, n_rows: int) -> B:
         """The windows from `position` on, counted over all epochs."""
+        return self._collate(self._windows(position, n_rows, slice(None)))
+
+    def own_rows(self, position: int, n_rows: int, rows: slice) -> tuple[B, int]:
+        """Some `rows` of a batch, read alone, and how many tokens all its rows count."""
+        n_counted = self._order.windows(position, n_rows)[1]
+        n_new = int(np.minimum(n_counted, self._length).sum())
+        return self._collate(self._windows(position, n_rows, rows)), n_new
+
+    def _windows(self, position: int, n_rows: int, rows: slice) -> Windows:
         columns = np.arange(self._length + 1)
         places, n_counted = self._places(position, n_rows, columns)
+        places, n_counted = places[rows], n_counted[rows]
         ring = self._tokens[places].astype(np.int64)
         if isinstance(self._tokens, RemoteTokens):
             ends = np.append(columns[: -1 : self._tokens.shard_tokens], columns[-1])
-            ahead = self._places(position + n_rows, BATCHES_AHEAD * n_rows, ends)
-            self._tokens.fetch_ahead(ahead[0])
-        windows = Windows(
+            ahead, _ = self._places(position + n_rows, BATCHES_AHEAD * n_rows, ends)
+            ahead = ahead.reshape(BATCHES_AHEAD, n_rows, len(ends))[:, rows]
+            self._tokens.fetch_ahead(ahead.reshape(-1, len(ends)))
+        return Windows(
             position,
             ids=ring[:, :-1].copy(),
             next_ids=ring[:, 1:],
             is_new=columns[:-1] < n_counted[:, None],
             documents=number_documents(places[:, :-1], self._documents),
         )
-        return self._collate(windows)
 
     def _places(self, position: int, n_rows: int, columns: Indices) -> tuple[Indices, Indices]:
         """The places of some tokens of each window, and how many of a window count."""
@@ -283,16 +293,3 @@ class BucketedBatches(Generic[B]):
     def batch(self, position: int, n_rows: int) -> B:
         """The examples from `position` on, counted over all epochs."""
         return self._collation.batch(self._examples, self._order.examples(position, n_rows))
-
-
-def in_turn(examples: Examples, collation: Collation[B], n_rows: int) -> Iterator[B]:
-    """Every example exactly once, the shortest first, in batches: for evaluation.
-
-    Args:
-        examples: the examples.
-        collation: makes a batch of examples.
-        n_rows: examples in a batch.
-    """
-    by_length = np.argsort(collation.lengths(examples), kind="stable")
-    for first in range(0, len(by_length), n_rows):
-        yield collation.batch(examples, by_length[first : first + n_rows])

@@ -6,7 +6,7 @@ may be a real token, such as the end of a text.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -20,6 +20,7 @@ from pellucid.errors import TextError
 from pellucid.typed import from_numpy
 
 Indices = npt.NDArray[np.int64]
+B = TypeVar("B")
 B_co = TypeVar("B_co", covariant=True)
 
 #: Rows are padded to a multiple of this, so that shapes repeat.
@@ -266,6 +267,19 @@ def _tokens(
         padding=from_numpy(real),
         n_supervised=int((padded_targets != IGNORED).sum()),
     )
+
+
+def in_turn(examples: Examples, collation: Collation[B], n_rows: int) -> Iterator[B]:
+    """Every example exactly once, the shortest first, in batches: for evaluation.
+
+    Args:
+        examples: the examples.
+        collation: makes a batch of examples.
+        n_rows: examples in a batch.
+    """
+    by_length = np.argsort(collation.lengths(examples), kind="stable")
+    for first in range(0, len(by_length), n_rows):
+        yield collation.batch(examples, by_length[first : first + n_rows])
 
 
 def number_documents(places: Indices, documents: npt.NDArray[Any] | None) -> Indices | None:

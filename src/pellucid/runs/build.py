@@ -150,6 +150,7 @@ def build_job(
         plan=plan,
         seed=run.seed,
         batch=task.batch,
+        own_rows=task.own_rows,
         evaluate=lambda: task.evaluate(plan.precision),
         sample=task.sample,
         unit=task.unit,

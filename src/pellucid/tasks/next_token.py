@@ -22,6 +22,7 @@ def next_token_task(inputs: TaskInputs, objective: Objective) -> Task:
     return Task(
         objective=objective,
         batch=order.batch,
+        own_rows=order.own_rows,
         rows_per_epoch=order.rows_per_epoch,
         tokens_per_row=run.model.context_length,
         evaluate=lambda precision: evaluate_text(inputs, text, precision),

@@ -91,6 +91,8 @@ class Task:
 
     Attributes:
         objective: the loss.
+        own_rows: some rows of a batch, read alone, and the terms that all its rows count; None if
+            these follow only from all rows.
         rows_per_epoch: rows of the training data.
         evaluate: evaluates the model while it trains, on held-out data or a part of them.
         sample: shows after a number of steps how the model continues a fixed text.
@@ -116,3 +118,4 @@ class Task:
     evaluate_examples: EvaluateExamples | None = None
     measure_classes: MeasureClasses | None = None
     generate: GenerateTexts | None = None
+    own_rows: Callable[[int, int, slice], tuple[Batch, int]] | None = None

@@ -121,6 +121,8 @@ class Job:
         plan: what was decided about this machine.
         seed: of data, dropout and weights.
         batch: makes a batch from a place in the data and a number of rows; `batch_of` knows both.
+        own_rows: some rows of a batch, read alone, and the terms that all its rows count; None:
+            each rank makes the whole batch.
         evaluate: evaluates the model on held-out data.
         sample: continues the fixed sentence after so many steps, if the model can.
         save: saves a checkpoint: its step, its content, and whether it is the best.
@@ -156,6 +158,7 @@ class Job:
     record_replan: Callable[[Replan], None] = lambda replan: None
     row_multiple: int | None = None
     average: WeightAverage | None = None
+    own_rows: Callable[[int, int, slice], tuple[Batch, int]] | None = None
 
     @property
     def total_steps(self) -> int:
@@ -193,20 +196,43 @@ class Job:
         return self._rows.size_after(moment)
 
     def batch_of(self, step: int) -> Batch:
-        """The batch of the update that follows `step` updates.
+        """The batch of the update that follows `step` updates, of all ranks.
 
         Raises:
             PellucidError: a reward failed.
         """
-        growth, planned_steps = self.settings.growth, self.plan.grows_over
-        rows = self.timetable.short_updates().get(step + 1) or self.whole_rows(step)
-        batch = self.batch(self.rows_before(step), rows)
+        return self._cut(self.batch(self.rows_before(step), self._count_rows(step)), step)
+
+    def own_batch_of(self, step: int) -> Batch:
+        """This rank's rows of `batch_of`; where that is possible, no others are read.
+
+        Raises:
+            PellucidError: a reward failed, or the data cannot be read.
+        """
+        n_rows, n_ranks = self._count_rows(step), self.world.n_data
+        own = n_rows // n_ranks
+        rows = slice(self.world.data_rank * own, (self.world.data_rank + 1) * own)
+        if n_ranks == 1:
+            return self.batch_of(step)
+        if self.own_rows is None:
+            batch = self.batch(self.rows_before(step), n_rows).part(rows)
+        else:
+            part, n_supervised = self.own_rows(self.rows_before(step), n_rows, rows)
+            batch = replace(part, n_supervised=n_supervised)
+        return self._cut(batch, step)
+
+    def _count_rows(self, step: int) -> int:
+        return self.timetable.short_updates().get(step + 1) or self.whole_rows(step)
+
+    def _cut(self, batch: Batch, step: int) -> Batch:
+        """The batch in shorter rows, if they grow."""
+        growth = self.settings.growth
         if not isinstance(growth, config.GrowingLength):
             return batch
         assert isinstance(batch, TokenBatch)  # rows of anything else were refused
-        moment = self.timetable.furthest(step, planned_steps)
+        moment = self.timetable.furthest(step, self.plan.grows_over)
         return batch.cut(
-            stages(growth, self.model.context_length, planned_steps).size_after(moment)
+            stages(growth, self.model.context_length, self.plan.grows_over).size_after(moment)
         )
 
     @property

@@ -162,7 +162,7 @@ class _Loop:
         if not (self.is_done() or self.interrupts.asked):
             seed_step(job.seed, self.progress.step)  # a reward is the user's code, and may draw
             try:
-                self.batch = job.batch_of(self.progress.step)
+                self.batch = job.own_batch_of(self.progress.step)
             except PellucidError as error:  # a reward may fail, and a store of data
                 failure = error
         requests = self.interrupts.agree_with(job.world, failed=failure is not None)

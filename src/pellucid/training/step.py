@@ -52,16 +52,10 @@ class Share:
         return cls(range(parts), lambda part: None, World())
 
 
-def split_batch(batch: B, parts: int, numbers: range | None = None) -> Iterator[B]:
-    """The batch in equal parts.
-
-    Args:
-        batch: the batch.
-        parts: how many parts it is cut into.
-        numbers: the numbers of the parts to give; by default all.
-    """
+def split_batch(batch: B, parts: int) -> Iterator[B]:
+    """The batch in so many equal parts."""
     rows = batch.rows // parts
-    for start in (number * rows for number in numbers or range(parts)):
+    for start in (number * rows for number in range(parts)):
         yield batch if parts == 1 else batch.part(slice(start, start + rows))
 
 
@@ -98,8 +92,8 @@ def accumulate(
     Args:
         model: the model, on its device.
         objective: computes the loss.
-        batch: the examples, on any device.
-        accumulation: how many parts to cut the batch into.
+        batch: the examples of this rank, on any device.
+        accumulation: how many parts the batches of all ranks are cut into.
         device: where to compute.
         precision: the type of matrix products.
         balancing: adds the losses of a model's experts.
@@ -110,9 +104,7 @@ def accumulate(
     """
     sums: dict[str, Tensor] = {}
     share = share or Share.all_parts(accumulation)
-    for number, part in zip(
-        share.numbers, split_batch(batch, accumulation, share.numbers), strict=True
-    ):
+    for number, part in zip(share.numbers, split_batch(batch, len(share.numbers)), strict=True):
         share.seed_part(number)
         with autocast(device, precision):
             if balancing is None:
@@ -159,11 +151,11 @@ def update(
         model: the model, on its device.
         objective: computes the loss.
         optimiser: updates the parameters.
-        batch: the examples, on any device.
+        batch: the examples of this rank, on any device.
         factor: the share of the peak learning rate.
         clip_norm: the largest norm of the gradient.
         blocked: a scalar on the device; above 0 it keeps the gate closed.
-        accumulation: how many parts to cut the batch into.
+        accumulation: how many parts the batches of all ranks are cut into.
         device: where to compute.
         precision: the type of matrix products.
         balancing: evens out the load of a model's experts.

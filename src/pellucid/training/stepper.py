@@ -103,7 +103,7 @@ class Stepper:
         """Make the update that follows `step` updates; does not wait for the device.
 
         Args:
-            batch: the examples to learn from, on any device.
+            batch: the examples that this rank learns from, on any device.
             step: how many updates are done.
             factor: the share of the peak learning rate.
         """
@@ -131,7 +131,7 @@ class Stepper:
         return numbers
 
     def _share(self, step: int) -> Share:
-        """This rank's run of the parts of each batch."""
+        """The numbers of this rank's parts among those of all ranks."""
         n_own = self._parts // self._world.n_data
         first = self._world.data_rank * n_own
         numbers = range(first, first + n_own)
