@@ -92,9 +92,14 @@ class WindowBatches(Generic[B]):
         return self._collate(self._windows(position, n_rows, slice(None)))
 
     def own_rows(self, position: int, n_rows: int, rows: slice) -> tuple[B, int]:
-        """Some `rows` of a batch, read alone, and how many tokens all its rows count."""
-        n_counted = self._order.windows(position, n_rows)[1]
-        n_new = int(np.minimum(n_counted, self._length).sum())
+        """Some rows of a batch, read alone, and how many tokens all its rows count.
+
+        Args:
+            position: of the batch.
+            n_rows: of the batch.
+            rows: the rows to read.
+        """
+        n_new = int(np.minimum(self._order.windows(position, n_rows)[1], self._length).sum())
         return self._collate(self._windows(position, n_rows, rows)), n_new
 
     def _windows(self, position: int, n_rows: int, rows: slice) -> Windows:

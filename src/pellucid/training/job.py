@@ -210,8 +210,8 @@ class Job:
             PellucidError: a reward failed, or the data cannot be read.
         """
         n_rows, n_ranks = self._count_rows(step), self.world.n_data
-        own = n_rows // n_ranks
-        rows = slice(self.world.data_rank * own, (self.world.data_rank + 1) * own)
+        first = self.world.data_rank * n_rows // n_ranks
+        rows = slice(first, first + n_rows // n_ranks)
         if n_ranks == 1:
             return self.batch_of(step)
         if self.own_rows is None:
