@@ -96,7 +96,7 @@ def test_a_few_sightings_weigh_less_than_many_and_once_may_be_meant() -> None:
         return finding.severity, finding.confidence
 
     assert likely(1)[0] == "note"
-    assert likely(2) < likely(30) == ("fault", 0.97)
+    assert likely(2) < likely(30) == ("fault", 0.99)
 
 
 def test_where_too_little_was_seen_nothing_is_named() -> None:
@@ -293,8 +293,9 @@ def test_causes_that_compete_share_their_confidence() -> None:
     (alone,) = diagnose(replace(healthy(), marks={"restored": decay}))
     repeated = Mark(n_seen=48, n_seeable=48, first=2, values=[1.0] * 48)
     both = diagnose(replace(healthy(), marks={"restored": decay, "repeated": repeated}))
-    assert alone.confidence == 0.98
-    assert [finding.confidence for finding in both] == pytest.approx([49 / 99] * 2, abs=0.01)
+    assert alone.confidence == 0.99
+    # half of the belief each, at five times the odds
+    assert [finding.confidence for finding in both] == pytest.approx([5 / 6] * 2, abs=0.01)
 
 
 @pytest.mark.parametrize(("first", "severity"), [(1.0, "note"), (0.009, "warn")])
