@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 
 from pellucid.diagnosis.causes.history_view import HistoryView
-from pellucid.diagnosis.causes.rates import no_warm_up, too_high, too_low
+from pellucid.diagnosis.causes.rates import (
+    motionless_model,
+    no_warm_up,
+    sudden_rise,
+    too_high,
+    too_low,
+)
 from pellucid.diagnosis.finding import limit
 from pellucid.vitals import Mark
 from support.courses import GUESSING, but, curve, flat
@@ -107,3 +113,34 @@ def test_a_first_step_in_a_warm_up_tells_how_far_the_full_rate_would_go() -> Non
         history = but(losses=curve(GUESSING, 3.5), signs=signs, facts={"learning_rate": 0.3})()
         candidate = too_high(HistoryView(replace(history, rates=rates)))
         assert (candidate is not None) == is_named
+
+
+@pytest.mark.parametrize(
+    ("rates", "after", "is_named"),
+    [
+        ([1e-3] * 75 + [3e-2] * 15, 3.5, True),
+        ([1e-3] * 75 + [3e-2] * 15, 2.5, False),  # as a warm-up in stages
+        ([3e-2] * 20 + [1e-3] * 55 + [3e-2] * 15, 3.5, False),  # a restart
+        ([1e-3] * 75 + [3e-3] * 15, 3.5, False),
+    ],
+)
+def test_a_rate_that_jumps_above_all_before_it_is_named_if_the_loss_rises(
+    rates: list[float], after: float, *, is_named: bool
+) -> None:
+    losses = [*enumerate([2.8] * 75 + [after] * 15, start=1)]
+    history = replace(but(losses=losses)(), rates=tuple(enumerate(rates, start=1)))
+    candidate = sudden_rise(HistoryView(history))
+    assert (candidate is not None) == is_named
+    assert candidate is None or candidate.step == 76
+
+
+@pytest.mark.parametrize(
+    ("stride", "end", "is_named"), [(1e-5, 0.69, True), (1e-5, 0.4, False), (1e-3, 0.69, False)]
+)
+def test_weights_that_stand_still_are_named_if_the_loss_does(
+    stride: float, end: float, *, is_named: bool
+) -> None:
+    mark = Mark(n_seen=40, n_seeable=40, first=1, values=[stride] * 40, steps=[*range(1, 41)])
+    history = but(losses=curve(0.69, end, 100), facts={"vocab_size": None})()
+    candidate = motionless_model(HistoryView(replace(history, marks={"stride": mark})))
+    assert (candidate is not None) == is_named

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from pellucid.diagnosis import History, Reading, declare, diagnose
+from pellucid.diagnosis import Facts, History, Reading, declare, diagnose
 from pellucid.diagnosis.history.weight_shares import frozen_share, is_body_frozen, slow_share
 from pellucid.vitals import Mark, MarkName
 from support import loops, odd_loops
@@ -37,6 +37,8 @@ FAULTS: list[tuple[type[Loop], str]] = [
     (loops.SameBatch, "DAT001"),
     (loops.Discarding, "UPD009"),
     (loops.Climbing, "LOS009"),
+    (loops.Stale, "UPD011"),
+    (loops.Faint, "GRD005"),
 ]
 
 
@@ -81,6 +83,23 @@ ODD: dict[str, Any] = {
 @pytest.mark.parametrize("name", sampled(ODD))
 def test_an_odd_loop_that_is_sound_gets_no_warning(name: str) -> None:
     assert ODD[name]().codes() == []
+
+
+@pytest.mark.parametrize(("start", "codes"), [(-math.log(2), ["LOS009"]), (-0.4, [])])
+def test_a_loss_of_pairs_that_begins_at_minus_ln_2_is_turned_round(
+    start: float, codes: list[str]
+) -> None:
+    losses = tuple((step, start - 0.01 * (step - 1)) for step in range(1, 61))
+    findings = diagnose(History(name="pairs", losses=losses, facts=Facts(objective="rewards")))
+    assert [finding.code for finding in findings if finding.severity != "note"] == codes
+
+
+@pytest.mark.parametrize(("same_rows", "codes"), [(0, ["DAT023"]), (7, [])])
+def test_masks_at_the_same_places_of_other_rows_are_named(same_rows: int, codes: list[str]) -> None:
+    masks = Mark(n_seen=7, n_seeable=7, first=2, values=[0.9] * 7)
+    rows = Mark(n_seen=same_rows, n_seeable=7, first=2, values=[1.0] * same_rows)
+    findings = diagnose(replace(healthy(), marks={"same_masks": masks, "same_rows": rows}))
+    assert [finding.code for finding in findings if finding.code == "DAT023"] == codes
 
 
 def test_weights_that_are_declared_are_no_finding() -> None:

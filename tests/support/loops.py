@@ -53,6 +53,33 @@ class Uncleared(Loop):
         return loss
 
 
+class Stale(Loop):
+    """Each step takes the gradients of the backward pass before."""
+
+    old: list[Tensor] | None = None
+
+    def update(self, step: int) -> Tensor:
+        loss = self.loss(step)
+        self.optimizer.zero_grad()
+        loss.backward()
+        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
+        old, self.old = self.old, [gradient.clone() for gradient in gradients]
+        for gradient, stale in zip(gradients, old or [], strict=False):
+            gradient.copy_(stale)
+        self.optimizer.step()
+        return loss
+
+
+class Faint(Loop):
+    """A factor of next to nothing is on the gradient of one matrix."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        matrices = [p for p in self.model.parameters() if p.ndim == 2]
+        hooked: Any = matrices[len(matrices) // 2]
+        hooked.register_hook(lambda gradient: gradient * 1e-12)
+
+
 class ClearedTooSoon(Loop):
     def update(self, step: int) -> Tensor:
         loss = self.loss(step)

@@ -5,7 +5,14 @@ from __future__ import annotations
 import torch
 
 from pellucid.vitals.call.row_content import one_token
-from pellucid.vitals.ledger.batch_rows import ROWS, first_rows, row_checksums
+from pellucid.vitals.ledger.batch_rows import (
+    ROWS,
+    first_rows,
+    masked_places,
+    overlaps,
+    row_checksums,
+)
+from pellucid.vitals.ledger.marks import SAME_MASKS
 
 
 def test_a_row_has_one_checksum_with_any_padding_and_any_mask() -> None:
@@ -47,3 +54,28 @@ def test_rows_of_one_token_are_known_between_their_ends_and_padding_is_none() ->
     assert one_token(short) == 0
     assert one_token(short.flip(1)) == 0
     assert one_token((text > 25).long()) == 0
+
+
+def test_masks_at_fixed_places_overlap_and_random_ones_do_not() -> None:
+    def masks(step: int, *, is_fixed: bool, places: slice = slice(None)) -> torch.Tensor | None:
+        draws = torch.Generator().manual_seed(0 if is_fixed else step)
+        chosen = torch.rand((8, 40), generator=draws) < 0.15
+        ids = torch.randint(5, 99, (8, 40), generator=torch.Generator().manual_seed(step))
+        labels = ids.masked_fill(~chosen, -100)
+        return masked_places(ids.masked_fill(chosen, 3)[:, places], labels[:, places])
+
+    fixed = overlaps([masks(0, is_fixed=True), masks(1, is_fixed=True, places=slice(36))])
+    assert fixed[0] == -1
+    assert fixed[1] > SAME_MASKS
+    assert 0 <= overlaps([masks(step, is_fixed=False) for step in range(2)])[1] < 0.3
+    assert overlaps([None, masks(0, is_fixed=True)])[1] == -1
+
+
+def test_answers_are_no_masks() -> None:
+    ids = torch.arange(80).view(2, 40) % 7
+    together = ids.masked_fill(torch.arange(40) < 20, -100)
+    apart = ids.masked_fill(torch.arange(40) % 4 != 0, -100)
+    for labels in (together, apart):  # one piece; various tokens
+        places = masked_places(ids, labels)
+        assert places is not None
+        assert not places.any()

@@ -13,6 +13,7 @@ AGGREGATES: dict[str, Literal["max", "min", "median"]] = {
     "attention.entropy": "min",
     "attention.renyi2": "min",
     "experts.evenness": "min",
+    "gradient.faint": "min",
     "experts.entropy": "min",
     "stream.branch_ratio": "min",
     "norm.variance_over_eps": "min",

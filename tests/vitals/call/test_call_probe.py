@@ -120,6 +120,22 @@ def divided(model: nn.Module, step: int) -> Tensor:
     return cross_entropy(model(ids[:, :TIME]) / 30, ids[:, 1 : TIME + 1])
 
 
+def noised(model: nn.Module, step: int, size: float = 2.0) -> Tensor:
+    """Noise is added to the logits, or a constant of each token."""
+    ids, draws = rows(step), torch.Generator().manual_seed(step)
+    z = model(ids[:, :TIME])
+    noise = torch.randn(z.shape if size else z.shape[-1:], generator=draws) * (size or 2.0)
+    return cross_entropy(z + noise, ids[:, 1 : TIME + 1])
+
+
+class Random(Reader):
+    """Its outputs are random, in evaluation mode too."""
+
+    def forward(self, *args: Any, **kwargs: Any) -> Tensor:
+        logits = super().forward(*args, **kwargs)
+        return logits + torch.randn_like(logits)
+
+
 def smoothed(model: nn.Module, step: int, share: float = 0.9) -> Tensor:
     ids = rows(step)
     return cross_entropy(model(ids[:, :TIME]), ids[:, 1 : TIME + 1], label_smoothing=share)
@@ -252,6 +268,8 @@ FAULTS: dict[str, tuple[Callable[[], nn.Module], Callable[..., Tensor], str]] = 
     "a loss on every token": (both_sides, lambda m, s: masked(m, s, pays_all=True), "LOS015"),
     "a masked model with a causal mask": (Reader, masked, "ATT008"),
     "rows of one token": (Reader, same_token, "DAT014"),
+    "noise on the logits": (Reader, noised, "LOS005"),
+    "outputs that are random": (Random, next_tokens, "RND001"),
 }
 ODD: dict[str, tuple[Callable[[], nn.Module], Callable[..., Tensor]]] = {
     "next tokens": (Reader, next_tokens),
@@ -264,6 +282,8 @@ ODD: dict[str, tuple[Callable[[], nn.Module], Callable[..., Tensor]]] = {
         lambda m, s: next_tokens(m, s, positions=torch.arange(TIME) % (TIME // 2)),
     ),
     "a little smoothing": (Reader, partial(smoothed, share=0.1)),
+    "a constant of each token": (Reader, partial(noised, size=0.0)),
+    "a little noise on the logits": (Reader, partial(noised, size=0.1)),
     "a teacher's logits": (Reader, partial(squared, of=0.0)),
     "a softmax over the vocabulary": (Reader, partial(softmax_over, dim=-1)),
     "advantages of both signs": (Reader, advantages),

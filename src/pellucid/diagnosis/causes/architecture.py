@@ -177,5 +177,6 @@ CAUSES: tuple[Cause, ...] = (
     heavy_dropout,
     similar_tokens,
     Comparison("ARC012", "gradient.depth_ratio", ("<", "least"), condition=_vanishes_on_the_way),
+    Comparison("GRD005", "gradient.faint", ("<", "share"), n=2),
     Comparison("ARC013", "gradient.depth_ratio", (">", "most"), condition=goes_badly),
 )

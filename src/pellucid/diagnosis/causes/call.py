@@ -34,6 +34,28 @@ def visible_padding(view: HistoryView) -> Candidate | None:
     return suspect("ATT003/call", value=value, step=readings[0].step, severity=severity)
 
 
+def noisy_logits(view: HistoryView) -> Candidate | None:
+    """A loss of other logits than the model's, which knows less than they do.
+
+    Noise raises the loss. A second head does so by little, and another model's logits lower it.
+    """
+    probe = view.first("loss.probe")
+    own, start = view.guessing if probe is None else probe, view.start
+    if own is None or start is None or start < own + limit("LOS005", "raised"):
+        return None
+    return Comparison("LOS005/noise", "logits.noise", (">", "noise"), n=1)(view)
+
+
+def random_outputs(view: HistoryView) -> Candidate | None:
+    """Outputs that are random in evaluation mode: a little is no more than a note."""
+    readings = view.readings("call.random")
+    if not readings or readings[0].value == 0:
+        return None
+    value = readings[0].value
+    severity = None if value > limit("RND001", "size") else "note"
+    return suspect("RND001/call", value=value, step=readings[0].step, severity=severity)
+
+
 def rows_without_labels(view: HistoryView) -> Candidate | None:
     """Rows without any label: some, or all of them."""
     readings = view.readings("targets.unpaid_rows")
@@ -96,7 +118,18 @@ CAUSES: tuple[Cause, ...] = (
     Comparison("LOS019", "targets.class_weights", (">", "factor"), n=1),
     Comparison("LOS005/balance", "targets.unbalanced", (">", "balance"), n=1),
     Comparison("LOS005/untouched", "targets.untouched", (">", "untouched"), n=1),
+    noisy_logits,
+    random_outputs,
     OfTargets(Comparison("LOS003/strange", "targets.strange", (">", "strange"), n=1)),
+    OfTargets(
+        Comparison(
+            "LOS003/unrelated",
+            "targets.unrelated",
+            (">", "unrelated"),
+            n=1,
+            condition=lambda view: not view.goes_well and view.updates >= limit("LOS003", "long"),
+        )
+    ),
     Comparison("LOS003/foreign", "targets.foreign", (">", "foreign"), n=1),
     Comparison("DAT006/call", "targets.padding", (">", "share"), n=1),
     Comparison("ATT011", "call.hidden", (">", "share"), n=1),

@@ -116,11 +116,24 @@ def few_rows(view: HistoryView) -> Candidate | None:
     mark = view.history.marks.get("known_rows")
     if mark is None or mark.n_seen < limit("UPD003", "times"):
         return None
-    times = statistics.median(mark.values[-5:])
-    if times < limit("DAT021", "times"):
+    seen = statistics.median(mark.values[-5:])
+    # rows came as often in the updates that were not looked at
+    times = seen * max(1.0, mark.steps[-1] / mark.n_seeable)
+    if times < limit("DAT021", "times") or seen < limit("DAT021", "seen"):
         return None
     severity = None if view.fresh else "note"
     return suspect("DAT021", times=times, step=mark.first, severity=severity)
+
+
+def same_masks(view: HistoryView) -> Candidate | None:
+    """Masks at the same places of other rows."""
+    mark = view.often("same_masks", limit("DAT023", "share"))
+    rows = view.history.marks.get("same_rows")
+    if mark is None or mark.n_seen < limit("DAT023", "updates"):
+        return None
+    if rows is not None and rows.n_seen:
+        return None  # a batch that comes again has its masks again
+    return suspect_mark("DAT023", mark)
 
 
 def one_class(view: HistoryView) -> Candidate | None:
@@ -183,6 +196,7 @@ CAUSES: tuple[Cause, ...] = (
     same_batch,
     few_rows,
     one_class,
+    same_masks,
     at_chance,
     only_frequencies,
     too_good,

@@ -124,6 +124,17 @@ def maximised(view: HistoryView) -> Candidate | None:
     return suspect("LOS009/maximize", maximizes=True, step=0)
 
 
+def turned_pairs(view: HistoryView) -> Candidate | None:
+    """A loss that begins at -ln 2 and falls: two answers that are still equal cost ln 2."""
+    early = view.losses[:3]
+    if len(early) < 3 or view.end is None or view.steps[0] > 2:
+        return None
+    begins_there = all(abs(loss + math.log(2)) < limit("LOS009", "coin") for loss in early[:2])
+    if not begins_there or view.end > early[0] - limit("LOS009", "fall"):
+        return None
+    return suspect("LOS009/pairs", first=early[0], last=view.end, step=view.steps[0])
+
+
 def negative_loss(view: HistoryView) -> Candidate | None:
     """A loss below zero, although its objective is never negative."""
     negative = [(s, v) for s, v in view.history.losses if v < -0.05]
@@ -209,6 +220,7 @@ CAUSES = (
     lowered_targets,
     other_pulls,
     maximised,
+    turned_pairs,
     negative_loss,
     softmax_twice,
     diluted,

@@ -99,7 +99,7 @@ def too_low(view: HistoryView) -> Candidate | None:
 
 
 def motionless_model(view: HistoryView) -> Candidate | None:
-    """Updates on answers that together cannot have changed the model.
+    """Updates that together cannot have changed the model; on texts, if the loss did not fall.
 
     The steps' lengths add up at most, and so do the roots of their KLs: to second order KL is half
     of a squared length. One measured KL gives all of them, because for small steps its root grows
@@ -108,23 +108,58 @@ def motionless_model(view: HistoryView) -> Candidate | None:
     """
     mark, readings = view.history.marks.get("stride"), view.readings("update.kl_forward")
     is_tuned = view.facts.on_rewards or view.facts.on_preferences
-    if not is_tuned or mark is None or len(mark.values) < limit("OPT007", "updates"):
+    if mark is None or len(mark.values) < limit("OPT007", "updates"):
         return None
     strides = dict(zip(mark.steps, mark.values, strict=True))
     distance = statistics.fmean(mark.values) * view.updates
-    if distance < limit("OPT007", "moved"):
+    if not is_tuned and not _stands_still(view):
+        return None
+    if distance < limit("OPT007", "moved" if is_tuned else "way"):
         return suspect("OPT007/still", n=view.updates, moved=distance, rate=view.rate)
     per_stride = [
         math.sqrt(max(_ROUNDING, reading.value)) / strides[reading.step]
         for reading in readings
         if strides.get(reading.step)
     ]
-    if not per_stride or view.facts.betas is not None or not view.facts.on_rewards:
+    if not is_tuned or not per_stride or view.facts.betas is not None or not view.facts.on_rewards:
         return None
     bound = (max(per_stride) * distance) ** 2
     if bound > limit("OPT007", "distance"):
         return None
     return suspect("OPT007/policy", n=view.updates, bound=bound, rate=view.rate)
+
+
+def _stands_still(view: HistoryView) -> bool:
+    """Whether the loss is where it began, at the full rate and past the warm-up."""
+    begins, rates = statistics.fmean(view.losses[:5] or [0.0]), view.history.rates
+    if view.end is None or view.updates < limit("OPT007", "long") or not rates:
+        return False
+    is_warm = view.warm_up_end < view.updates / 2
+    fall = begins - view.end
+    return is_warm and begins >= 0 and fall < limit("OPT007", "fall") * min(1.0, begins)
+
+
+def sudden_rise(view: HistoryView) -> Candidate | None:
+    """A rate that jumps far above all before it, and a loss that is higher after it.
+
+    Restarts and cycles come back to a rate that was there, and a warm-up does not raise the loss.
+    """
+    rates, losses = view.history.rates, dict(view.history.losses)
+    highest, span = 0.0, int(limit("OPT005", "span"))
+    for i, (step, rate) in enumerate(rates):
+        factor = rate / highest if highest else 0.0
+        highest = max(highest, rate)
+        if i < span or factor < limit("OPT005", "jump"):
+            continue
+        before = [losses[s] for s in range(step - span, step) if s in losses]
+        # the loss of this update is from before its step
+        after = [losses[s] for s in range(step + 1, step + span + 1) if s in losses]
+        if len(before) < span / 2 or len(after) < span / 2:
+            continue
+        rise = statistics.fmean(after) - statistics.fmean(before)
+        if not rise <= limit("OPT005", "rise"):
+            return suspect("OPT005/jump", factor=factor, rate=rate, rise=rise, step=step)
+    return None
 
 
 def faint_rate(view: HistoryView) -> Candidate | None:
@@ -249,6 +284,7 @@ def _rises(view: HistoryView) -> bool:
 
 CAUSES = (
     too_high,
+    sudden_rise,
     no_warm_up,
     too_low,
     motionless_model,

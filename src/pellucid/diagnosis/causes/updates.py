@@ -104,10 +104,13 @@ def blank(view: HistoryView) -> Candidate | None:
 
 
 def swapped(view: HistoryView) -> Candidate | None:
-    """Steps with other gradients than those that arrived, in a training that learns little.
+    """Steps with those of an earlier update, or with others in a training that learns little.
 
     Of many ranks, each one's own gradients are no more than a part of the mean.
     """
+    stale = view.often("stale", limit("UPD011", "stale"))
+    if stale is not None and stale.n_seen >= limit("UPD011", "seen"):
+        return suspect_mark("UPD011/stale", stale, likelihood(stale))
     mark = view.often("swapped", limit("UPD011", "share"))
     if mark is None or view.goes_well or view.history.ranks is not None:
         return None

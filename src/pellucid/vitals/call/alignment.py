@@ -24,6 +24,8 @@ _SPARSE = 0.6
 _ELSEWHERE = 0.5
 #: At least this share of the targets stands elsewhere among the inputs, if both are of one text.
 _SHARED_IDS = 0.3
+#: With fewer targets, as many may differ by chance.
+_MANY = 64
 #: With fewer different ids, other targets may have the same counts by chance.
 _FEWEST_IDS = 16
 
@@ -96,6 +98,20 @@ def scrambled(inputs: Int[Tensor, "rows time"], targets: Int[Tensor, "rows time"
     n = int(torch.minimum(first, second).sum())
     is_same = len(paid) - n <= len(inputs) and int((second > 0).sum()) >= _FEWEST_IDS
     return n / len(paid) if is_same else 0.0
+
+
+def unrelated(inputs: Int[Tensor, "rows time"], targets: Int[Tensor, "rows time"]) -> float:
+    """The share of targets that equal no input near them, after chance; 0 if they are few.
+
+    Args:
+        inputs: The ids that the model reads.
+        targets: The target of each place, `IGNORED` if it has none.
+    """
+    paid = targets[targets != IGNORED]
+    if len(paid) < _MANY or int((torch.bincount(paid) > 0).sum()) < _FEWEST_IDS:
+        return 0.0
+    aligned = alignment(inputs, targets)
+    return min(1.0, 1 - (aligned.share - aligned.chance) / max(1e-9, 1 - aligned.chance))
 
 
 def is_unmasked(inputs: Int[Tensor, "rows time"], targets: Int[Tensor, "rows time"]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -16,6 +17,8 @@ from pellucid.vitals.taps.recorded_call import Call
 Place = int | str
 
 _LABELS = ("labels", "label", "targets", "target", "y")
+#: A vocabulary of so many tokens is one of texts.
+_TEXT = 256
 _MASKS = ("attention_mask", "padding_mask", "key_padding_mask", "mask")
 #: Ids with a special meaning in a Hugging Face config: models may search their inputs for them.
 _SPECIAL = ("pad", "bos", "eos", "sep", "cls", "mask", "decoder_start", "image", "video", "audio")
@@ -113,13 +116,13 @@ def arguments_of(model: nn.Module, call: Call) -> Arguments | None:
     pad = getattr(config, "pad_token_id", None) if is_foreign else None
     ends = _ids_named(config, ("eos",)) if is_foreign else ()
     starts = _ids_named(config, ("bos",)) if is_foreign else ()
-    room = getattr(config, "max_position_embeddings", None) if is_foreign else None
+    room = _room(config) if is_foreign else None
     arguments = Arguments(
         call,
         ids,
         labels=labels,
         pad=pad if isinstance(pad, int) else None,
-        room=room if isinstance(room, int) else None,
+        room=room,
         special=special,
         ends=ends,
         starts=tuple(id for id in starts if id not in ends),
@@ -137,6 +140,17 @@ def _foreign_config(model: nn.Module) -> Any:
     """The config of a model of transformers, or of one that is a part of it; None without one."""
     configs: list[Any] = [getattr(module, "config", None) for module in (model, *model.children())]
     return next((c for c in configs if isinstance(getattr(c, "model_type", None), str)), None)
+
+
+def _room(config: Any) -> int | None:
+    """The most tokens of a row; without a limit in the config, more than any row has.
+
+    None for models of few tokens, whose rows may be short by nature.
+    """
+    room, size = (getattr(config, name, None) for name in ("max_position_embeddings", "vocab_size"))
+    if isinstance(room, int):
+        return room
+    return sys.maxsize if isinstance(size, int) and size >= _TEXT else None
 
 
 def _with_decoder(

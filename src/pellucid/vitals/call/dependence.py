@@ -72,6 +72,25 @@ class Repetition:
         changes = change(before, after)
         return max(float(changes[row, start:].max()) for row, start in enumerate(starts))
 
+    def randomness(self, arguments: Arguments, before: Tensor) -> float:
+        """How far the outputs are from those of the same call before, of their size.
+
+        Random generators go on between the two, and back to where the training left them.
+
+        Args:
+            arguments: Those of the call.
+            before: Its outputs.
+        """
+        device = arguments.inputs.device
+        if device.type not in ("cpu", "cuda"):
+            return 0.0  # other generators are not put back
+        with reading_mode(self._model):
+            torch.rand((), device=device)
+            torch.rand(())
+            after = self(arguments)
+        same_shape = after is not None and after.shape == before.shape
+        return float(change(before, after).max()) if after is not None and same_shape else 0.0
+
     @contextmanager
     def noting(self, note: Callable[[str, nn.Module, Any], None]) -> Generator[None]:
         """Call `note` with the name, the module and the arguments of each module that runs."""

@@ -15,6 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from pellucid.batches import IGNORED
+from pellucid.vitals.call.logit_noise import logit_noise
 
 #: Places per row whose whole gradient is read, and vocabulary entries for a temperature.
 _PLACES, _FEWEST = 512, 8
@@ -53,6 +54,8 @@ class PaidTargets:
         unbalanced: What a place's gradient adds up to, of its largest part; None if no place pulls
             one token, or if the outputs are not known to be of tokens.
         untouched: The share of the tokens whose logit has a gradient of exactly 0, at such places.
+        noise: How far the logits of the loss are from those of the model, in nats (see
+            `logit_noise`).
     """
 
     all: Int[Tensor, "batch time"]
@@ -63,6 +66,20 @@ class PaidTargets:
     smoothing: float | None = None
     unbalanced: float | None = None
     untouched: float | None = None
+    noise: float | None = None
+
+    def signs(self) -> dict[str, float]:
+        """The numbers that are known, by the ids of their signs."""
+        numbers = {
+            "targets.single": self.single,
+            "targets.weight": self.weight,
+            "logits.temperature": self.temperature,
+            "targets.smoothing": self.smoothing,
+            "targets.unbalanced": self.unbalanced,
+            "targets.untouched": self.untouched,
+            "logits.noise": self.noise,
+        }
+        return {id: value for id, value in numbers.items() if value is not None}
 
 
 def names_targets(gradient: Tensor) -> tuple[Tensor, Tensor]:
@@ -126,7 +143,10 @@ def paid_targets(
     is_rounded = gradient.dtype == torch.float16  # its smallest numbers become 0
     of_tokens = model is not None and _embeds(model, gradient.shape[-1])
     balance = _balance(part, logits) if of_tokens and not is_rounded else (None, None)
-    return PaidTargets(targets, row_targets, single, weight, temperature, smoothing, *balance)
+    noise = logit_noise(part, logits, share > _PLAIN) if of_tokens else None
+    return PaidTargets(
+        targets, row_targets, single, weight, temperature, smoothing, *balance, noise
+    )
 
 
 def _embeds(model: nn.Module, size: int) -> bool:

@@ -23,6 +23,7 @@ from pellucid.vitals.call.alignment import (
     is_masked,
     is_unmasked,
     scrambled,
+    unrelated,
 )
 from pellucid.vitals.call.arguments import Arguments
 from pellucid.vitals.call.dependence import Repetition, change, shorter, with_changes
@@ -30,7 +31,7 @@ from pellucid.vitals.call.paid_targets import PaidTargets
 from pellucid.vitals.call.places import count_changed, places_to_change
 from pellucid.vitals.call.positions import PositionNotes
 
-#: The most forward passes of the probe; it needs six at most.
+#: The most forward passes of the probe; it needs seven at most.
 MAX_PASSES = 30
 #: The share of a planned run that its passes may take; an update counts as three passes.
 _SHARE_OF_RUN, _PASSES_OF_UPDATE = 0.02, 3
@@ -121,15 +122,7 @@ class CallProbe:
         elif labels is None and paid is not None and (paid.single or 0.0) > _NAMED:
             signs["targets.unpaid_rows"] = float((paid.all == IGNORED).all(1).double().mean())
         if paid is not None:
-            numbers = {
-                "targets.single": paid.single,
-                "targets.weight": paid.weight,
-                "logits.temperature": paid.temperature,
-                "targets.smoothing": paid.smoothing,
-                "targets.unbalanced": paid.unbalanced,
-                "targets.untouched": paid.untouched,
-            }
-            signs |= {id: value for id, value in numbers.items() if value is not None}
+            signs |= paid.signs()
         return signs
 
     def _read_mask(self) -> dict[str, float]:
@@ -161,6 +154,10 @@ class CallProbe:
         if after is None or after.shape != before.shape or not bool(torch.isfinite(before).all()):
             return notes.signs()
         changes = change(before, after)
+        if self._may_take(1):
+            random = self._over_rounding(self._repeat.randomness(arguments, before))
+            if random:
+                return notes.signs() | {"call.random": random}
         signs = notes.signs() | target_rows.count_classes(arguments, before)
         signs |= self._drop_hidden(
             {"call.inputs": float(changes[: count_changed(arguments.inputs)].max())}
@@ -206,6 +203,8 @@ class CallProbe:
         signs = {"targets.strange": 1 - aligned.share} if aligned.is_partial else {}
         if paid and ids is not None:
             signs["targets.scrambled"] = scrambled(ids, paid.all)
+        if paid is not None and paid.unbalanced is not None:  # inputs and outputs are of one kind
+            signs["targets.unrelated"] = unrelated(tokens, targets)
         return signs
 
     def _move_of_later(self, before: Tensor, starts: list[int]) -> float:

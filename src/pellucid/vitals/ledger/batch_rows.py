@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 #: Most rows of a batch that get a checksum.
 ROWS = 8
+#: Masks lie in so many pieces of a row, on average, and answers in one.
+_RUNS = 2
 #: A checksum has so many bits, which a float32 holds exactly.
 _BITS = 24
 #: The ids (rows, time) of a batch's first rows; True where they are tokens, None if all are.
@@ -34,6 +37,46 @@ def first_rows(ids: Int[Tensor, "batch time"], mask: Any = None, labels: Any = N
     else:
         rows = rows.clone()
     return rows, mask[:ROWS] != 0 if _is_like(mask, rows) else None
+
+
+def masked_places(ids: Int[Tensor, "batch time"], labels: Any) -> Bool[Tensor, "rows time"] | None:
+    """The places of the first rows that are paid for, if most of them hold one id, a mask.
+
+    None without a label for each place. No place is True if they hold various ids, or lie together.
+
+    Args:
+        ids: The ids that the model reads.
+        labels: The labels of the call.
+    """
+    if ids.ndim != 2 or not _is_like(labels, ids):
+        return None
+    ids, is_paid = ids[:ROWS], labels[:ROWS] >= 0
+    first = ids.flatten()[is_paid.flatten().long().argmax()]
+    is_masked = 2 * ((ids == first) & is_paid).sum() > is_paid.sum()
+    n_runs = (is_paid[:, 1:] & ~is_paid[:, :-1]).sum()
+    return is_paid & is_masked & (n_runs >= _RUNS * len(ids))
+
+
+def overlaps(batches: Sequence[Tensor | None]) -> Float[Tensor, " batches"]:
+    """How far the masked places of each batch are those of the one before; -1 if unknown.
+
+    The places of both, of those of either. By chance a share d of all places gives d / (2 - d).
+
+    Args:
+        batches: Of each batch, what `masked_places` gives.
+    """
+    shares = [-torch.ones(())] * len(batches)
+    for i, (before, places) in enumerate(pairwise(batches), start=1):
+        if before is None or places is None:
+            continue
+        rows, time = (min(sizes) for sizes in zip(before.shape, places.shape, strict=True))
+        one, other = before[:rows, :time], places[:rows, :time]
+        n_either = (one | other).sum()
+        share = (one & other).sum() / n_either.clamp_min(1)
+        is_known = one.any() & other.any() & (2 * n_either < one.numel())
+        shares[i] = torch.where(is_known, share, -1.0)
+    device = next((places.device for places in batches if places is not None), None)
+    return torch.stack([share.to(device) for share in shares])
 
 
 def row_checksums(batches: Sequence[Rows | None]) -> Float[Tensor, "batches 1+rows"]:

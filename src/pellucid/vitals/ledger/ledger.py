@@ -11,6 +11,7 @@ from torch.optim import Optimizer
 
 from pellucid.training import Guard
 from pellucid.vitals.async_metrics import AsyncMetrics, Column
+from pellucid.vitals.ledger.batch_rows import masked_places
 from pellucid.vitals.ledger.events import Batches, Events
 from pellucid.vitals.ledger.marks import Mark, MarkName, Marks, Row, rows_of
 from pellucid.vitals.ledger.page import COLUMNS, Page, copy_into
@@ -236,6 +237,8 @@ class Ledger:
         if not isinstance(self._fresh, int) or self._fresh:
             page.fresh[place] = self._fresh
         page.texts[place] = None if self._batches is None else self._batches.rows()
+        ids, labels = (None, None) if self._batches is None else self._batches.latest()
+        page.masks[place] = None if ids is None else masked_places(ids, labels)
         classes = None if self._batches is None else self._batches.class_range()
         if classes is not None:
             page.classes[place] = classes

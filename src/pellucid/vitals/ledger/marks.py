@@ -42,6 +42,8 @@ MarkName = Literal[
     "lowered",
     "shifted",
     "rounded",
+    "stale",
+    "same_masks",
     "stride",
     "unshared",
     "apart",
@@ -58,6 +60,8 @@ _VALUES, _CHECKSUMS = 256, 2**17
 _LONG = 16
 #: Answers are copies of each other if so many of a batch's rows equal another one.
 COPIES = 0.5
+#: Masks are those of the batch before from this overlap on: of half of all tokens it is a third.
+SAME_MASKS = 0.5
 #: A gradient that is left counts from this share of the new one on, as `gradient.left`.
 LEFT = 1e-3
 #: A step goes along the gradient from this cosine on: twice what 384 random numbers have by chance.
@@ -195,6 +199,8 @@ class Marks:
                 self._mark("cut", row, numbers["cut"], shows=numbers["cut"] < 0.99)
             if numbers["agrees"] and row.arrivals:
                 self._mark("swapped", row, numbers["agrees"], shows=numbers["agrees"] < SWAPPED)
+            if numbers["stale"] >= 0 and row.arrivals:
+                self._mark("stale", row, numbers["stale"], shows=numbers["stale"] > 0)
         if numbers["outputs"] > 0:
             self._mark("outputs", row, numbers["outputs"], shows=True)
             self._mark("parts", row, float(row.arrivals), shows=row.arrivals > 0)
@@ -205,6 +211,8 @@ class Marks:
             self._mark("shifted", row, numbers["shifted"], shows=numbers["shifted"] > 0)
         if row.arrivals:
             self._mark("discarded", row, numbers["fresh"] - 1, shows=numbers["fresh"] > 1)
+        if numbers["overlap"] >= 0:
+            self._mark("same_masks", row, numbers["overlap"], shows=numbers["overlap"] > SAME_MASKS)
         self._mark_rows(row, numbers, last)
         self._last = (row, numbers)
 

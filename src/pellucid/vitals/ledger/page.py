@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from pellucid.vitals.ledger.batch_rows import ROWS, Rows, row_checksums
+from pellucid.vitals.ledger.batch_rows import ROWS, Rows, overlaps, row_checksums
 
 #: The columns of `Page.statistics`.
 COLUMNS = (
@@ -28,6 +28,7 @@ COLUMNS = (
     "left",
     "cut",
     "agrees",
+    "stale",
     "outputs",
     "fresh",
     "class_low",
@@ -36,11 +37,15 @@ COLUMNS = (
     "lowered",
     "shifted",
     "rounded",
+    "overlap",
     "tokens",
     *(f"text{i}" for i in range(ROWS)),
 )
 #: Of the numbers that an update moved, so few may have stayed for the update to count as undone.
 _STAYED = 0.02
+#: Two gradients are one from this cosine on. One is another's in place of its own if its own one is
+#: further away than that of rounding and clipping.
+_SAME, _OTHER = 1 - 1e-9, 1 - 1e-4
 #: A checksum has so many bits, which a float64 holds exactly.
 _BITS = 52
 
@@ -78,6 +83,8 @@ class Page:
         self.pulls = zeros(rows, 3) - 1
         #: the first rows of each batch
         self.texts: list[Rows | None] = [None] * rows
+        #: the masked places of each batch
+        self.masks: list[Tensor | None] = [None] * rows
         #: the weights after the update before the page, if it is known
         self.previous: Tensor | None = None
 
@@ -115,11 +122,13 @@ class Page:
             _ratio(_rms(old), _rms(new)),
             _ratio((used * total).sum(1), total.square().sum(1)),
             _cosine(used, total) if total.shape[1] else gradient.new_zeros(n),
+            _stale(used, total),
             self.outputs[:n].double(),
             self.fresh[:n].double(),
             *self.classes[:n].double().unbind(1),
             *self.pulls[:n].double().unbind(1),
             _rounded(before, change, gap),
+            overlaps(self.masks[:n]).to(before),
             *row_checksums(self.texts[:n]).to(before).unbind(1),
         )
         return torch.stack([*numbers], 1)
@@ -149,6 +158,23 @@ def _rms(x: Tensor) -> Tensor:
 def _cosine(x: Tensor, y: Tensor) -> Tensor:
     """The cosine of each row; 0 if one side is zero."""
     return (x * y).mean(1) / (_rms(x) * _rms(y)).clamp_min(1e-300)
+
+
+def _stale(used: Tensor, total: Tensor) -> Tensor:
+    """How many updates before a gradient that is used arrived; 0 if it is the update's own.
+
+    -1 if one of them is not known, or is zero; and for the first one, which has none before it.
+    """
+    norms = [x.square().sum(1, keepdim=True).sqrt() for x in (used, total)]
+    units = [x / norm.clamp_min(1e-300) for x, norm in zip((used, total), norms, strict=True)]
+    cosines = units[0] @ units[1].T
+    age = torch.arange(len(used), device=used.device)
+    is_earlier = (age[:, None] > age) & (cosines > _SAME)
+    is_other = cosines.diagonal() < _OTHER
+    ages = (age[:, None] - age).masked_fill(~is_earlier, len(used)).amin(1)
+    stale = torch.where(is_earlier.any(1) & is_other, ages, 0).to(used)
+    is_known = ((norms[0] * norms[1])[:, 0] > 0) & (age > 0)
+    return torch.where(is_known, stale, -1.0)
 
 
 def _undone(change: Tensor, gap: Tensor) -> Tensor:

@@ -21,6 +21,8 @@ from pellucid.vitals.model_parts import Anatomy
 from pellucid.vitals.step_signs import sample
 from pellucid.vitals.update_sizes import groups_by_parameter
 
+#: With fewer matrices, the middle one is no measure of the others.
+_FEWEST_MATRICES = 5
 #: Names of parameters, each with its gradient, or this process's part of it.
 _NamedGradients = list[tuple[str, Tensor]]
 
@@ -121,6 +123,7 @@ class Gradients:
             norms = torch.cat([norms.to(self._norms[0].device) for norms in self._norms])
             metrics.record("gradient.norm", lambda: norms.square().sum().sqrt())
             metrics.guard("gradient.by_depth", self._profile, norms, metrics)
+            metrics.guard("gradient.faint", self._compare_matrices, norms, metrics)
         if self._joined_samples:
             metrics.guard("gradient.zeros", self._record_samples, metrics)
 
@@ -147,6 +150,19 @@ class Gradients:
         parent = module.rpartition(".")[0]
         run = self.called_modules
         return not run or module in run or (bool(parent) and parent in run)
+
+    def _compare_matrices(self, norms: Tensor, metrics: AsyncMetrics) -> None:
+        """Record each matrix's gradient, of that of the middle one; 1 for one of zeros.
+
+        One of zeros has its own signs: a branch that begins at zero, and experts without tokens.
+        """
+        places = [i for i, name in enumerate(self._names) if name in self._anatomy.matrices]
+        if len(places) < _FEWEST_MATRICES:
+            return
+        values = norms[places].double()
+        middle = values.masked_fill(values == 0, torch.nan).nanmedian()
+        ratios = torch.where(values > 0, values / middle, 1.0)
+        metrics.record("gradient.faint", ratios, tuple(self._names[i] for i in places))
 
     def _profile(self, norms: Tensor, metrics: AsyncMetrics) -> None:
         blocks = tuple(self._anatomy.blocks)
