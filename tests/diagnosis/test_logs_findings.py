@@ -113,6 +113,10 @@ def _nothing(made: Curves) -> None:
     made.norms[:] = [0.0] * 120
 
 
+def _at_chance(made: Curves) -> None:
+    made.losses[:] = [math.log(10) * (1 + 0.004 * math.sin(i)) for i in range(120)]
+
+
 def _known(made: Curves) -> None:
     made.losses[:] = [0.004 + 1e-5 * i for i in range(120)]
 
@@ -125,6 +129,7 @@ SEEN: dict[str, tuple[str, Break, dict[str, Any]]] = {
     "swings": ("LOG003", _swing, {}),
     "at guessing": ("LOG004", _guess, {"vocab_size": 4096}),
     "no move": ("LOG005", _stand, {}),
+    "at guessing among ten": ("LOG005", _at_chance, {}),
     "no gradient": ("LOG006", _none, {}),
     "gradients vanish": ("LOG007", _vanish, {}),
     "gradients grow": ("LOG008", _grow, {}),

@@ -36,6 +36,7 @@ from pellucid.diagnosis.logs.parsers import rows_in
             {"train_loss_step": math.nan},
         ),
         ("epoch 1 val_loss_epoch=2.5", {"val_loss": 2.5}),
+        ("4/8 [00:01, train_loss=2.5, lr-AdamW=0.5]", {"train_loss": 2.5, "lr_adamw": 0.5}),
         (
             "Training Loss: 0.5  Validation Loss: 0.6",
             {"train_loss": 0.5, "val_loss": 0.6},
@@ -116,3 +117,13 @@ def test_a_short_log_that_climbs_row_by_row_is_an_alarm_and_noise_is_none(tmp_pa
         noisy = [source.uniform(1, 2) for _ in range(source.randint(6, 19))]
         alarms += "LOG002" in codes([f"step {i} loss {v}" for i, v in enumerate(noisy)], tmp_path)
     assert alarms <= 2
+
+
+@pytest.mark.parametrize(("first", "is_named"), [(1, True), (10_001, False)])
+def test_the_first_row_of_a_later_part_is_no_first_loss(
+    first: int, is_named: bool, tmp_path: Path
+) -> None:
+    file = tmp_path / "log.txt"
+    file.write_text("\n".join(f"step {first + i} loss {27.4 - i / 30:.3f}" for i in range(30)))
+    codes = [finding.code for finding in diagnose(history_of_log(file))]
+    assert ("INI001" in codes) is is_named

@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Iterable
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, pairwise
 
 from pellucid.diagnosis.finding import Finding, describe, limit
 from pellucid.diagnosis.logs.gradients import of_gradients, of_updates
@@ -23,7 +23,7 @@ def of_curves(log: Log) -> list[Finding]:
     A loss of preferences has no targets, and one of rewards is no measure of success: it is near 0
     when the model learns and when it does not. `causes` reads their other columns.
     """
-    checks = (_zero, _course, _start, _units)
+    checks = (_zero, _course, _at_chance, _start, _units)
     findings = of_updates(log)
     if log.facts.on_preferences:
         findings += [*_course(log), *of_overfitting(log)]
@@ -134,6 +134,21 @@ def _unmoved(log: Log, start: float) -> Iterable[Finding]:
     yield describe("LOG005", first=first, last=last, share=change / abs(first), cause=cause)
 
 
+def _at_chance(log: Log) -> Iterable[Finding]:
+    """A loss that stays at ln k, which guessing among k classes costs."""
+    numbers = values(log.losses)
+    if len(numbers) < limit("LOG005", "chance_rows") or log.facts.vocab_size:
+        return
+    most = limit("LOG005", "classes")
+    classes = max(2, round(math.exp(min(statistics.median(numbers), math.log(2 * most)))))
+    guessing = math.log(classes)
+    furthest = max(abs(number / guessing - 1) for number in numbers)
+    if classes <= most and furthest <= limit("LOG005", "chance"):
+        yield describe(
+            "LOG005/chance", n=len(numbers), classes=classes, guessing=guessing, share=furthest
+        )
+
+
 def _diverged(log: Log, start: float, step: int, lowest: float, end: float) -> Finding:
     rates = [(s, rate) for s, rate in log.rate if math.isfinite(rate)]
     rate = max((rate for s, rate in rates if s <= step), default=0.0)
@@ -166,7 +181,8 @@ def _start(log: Log) -> Iterable[Finding]:
         return
     vocab = log.facts.vocab_size
     guessing = math.log(vocab) if vocab and vocab > 1 else None
-    if first > (_ABOVE_ANY_GUESS if guessing is None else guessing + limit("INI001", "nats")):
+    above = _ABOVE_ANY_GUESS if guessing is None else guessing + limit("INI001", "nats")
+    if first > above and _begins(log):
         yield _too_high(first, guessing, vocab)
     yield from _too_low(log, first)
     least = round(limit("LOG016", "rows"))
@@ -174,6 +190,13 @@ def _start(log: Log) -> Iterable[Finding]:
     is_start = bool(log.epochs) and log.epochs[0][1] <= limit("LOG016", "epoch")
     if is_start and len(numbers) >= least and 0 < level < limit("LOG016", "nats"):
         yield describe("LOG016", first=level)
+
+
+def _begins(log: Log) -> bool:
+    """Whether its first row is of the first updates, as far as the updates of its rows say."""
+    steps = [step for step, _ in log.losses]
+    gap = statistics.median(later - earlier for earlier, later in pairwise(steps))
+    return steps[0] <= max(limit("INI001", "updates"), 2 * gap)
 
 
 def _too_high(first: float, guessing: float | None, vocab: int | None) -> Finding:

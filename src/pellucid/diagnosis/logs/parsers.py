@@ -158,7 +158,7 @@ _LOSSES = (
 )
 _UPDATES = (
     *("global[ _]grad[ _]norm", "grad(?:ient)?[ _-]norm", "gnorm", "norm"),
-    *("learning[ _]rate", "lr"),
+    *("learning[ _]rate", r"lr-[a-z]\w*(?:/pg\d+)?(?!-)", "lr"),
 )
 #: Names that mean the loss in a row without one.
 _SPARES = ("losses", "cost", "xent", "cross[ _-]?entropy", "ppl", "perplexity")
