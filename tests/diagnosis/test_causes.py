@@ -371,6 +371,11 @@ ODD: dict[str, Callable[[], History]] = {
     "SGD that is slow": but(
         facts={"betas": None, "eps": None}, signs={"update.effective_step": ()}, losses=STUCK
     ),
+    "another term of the loss": but(
+        facts={"vocab_size": 2048},
+        losses=curve(math.log(2048) + 1.1, 3.7),
+        signs={"loss.probe": (math.log(2048), 2.6)},
+    ),
     "fine-tuning": but(
         facts={"pretrained": True},
         losses=curve(2.4, 2.2),

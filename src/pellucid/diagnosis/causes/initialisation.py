@@ -29,7 +29,11 @@ def loud_head(view: HistoryView) -> Candidate | None:
     if start is None or guessing is None or view.facts.pretrained:
         return None
     entropy, probe = view.first("attention.entropy"), view.first("loss.probe")
-    if start < guessing + limit("INI005", "above") or (probe and abs(start / probe - 1) > 0.2):
+    if probe:
+        if abs(start / probe - 1) > limit("INI005", "share"):
+            return None
+        start = min(start, probe)  # other terms of a loss come on top of -log p
+    if start < guessing + limit("INI005", "above"):
         return None
     if probe is None and view.readings("targets.single"):
         return None  # no labels in the call: tied embeddings of variance 1 begin so, and are sound
