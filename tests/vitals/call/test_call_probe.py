@@ -128,6 +128,34 @@ def noised(model: nn.Module, step: int, size: float = 2.0) -> Tensor:
     return cross_entropy(z + noise, ids[:, 1 : TIME + 1])
 
 
+def of_probabilities(model: nn.Module, step: int) -> Tensor:
+    """-p of the target in place of -log p."""
+    ids = rows(step)
+    p = model(ids[:, :TIME]).softmax(-1)
+    return -p.gather(-1, ids[:, 1 : TIME + 1, None]).mean()
+
+
+def focal(model: nn.Module, step: int) -> Tensor:
+    """-(1 - p)^2 log p of the target: what is known weighs less."""
+    ids = rows(step)
+    log_p = model(ids[:, :TIME]).log_softmax(-1).gather(-1, ids[:, 1 : TIME + 1, None])
+    return -((1 - log_p.exp()).square() * log_p).mean()
+
+
+def frequencies(model: nn.Module, step: int) -> Tensor:
+    """Each place is asked for the frequencies of all tokens."""
+    ids = rows(step)
+    shares = torch.bincount(ids.flatten(), minlength=VOCAB) / ids.numel()
+    return -(shares * model(ids[:, :TIME]).log_softmax(-1)).sum(-1).mean()
+
+
+def averaged(model: nn.Module, step: int) -> Tensor:
+    """The mean of a row's outputs answers for each place."""
+    ids = rows(step)
+    z = model(ids[:, :TIME])
+    return cross_entropy(z.mean(1, keepdim=True).expand_as(z), ids[:, 1 : TIME + 1])
+
+
 class Random(Reader):
     """Its outputs are random, in evaluation mode too."""
 
@@ -269,6 +297,9 @@ FAULTS: dict[str, tuple[Callable[[], nn.Module], Callable[..., Tensor], str]] = 
     "a masked model with a causal mask": (Reader, masked, "ATT008"),
     "rows of one token": (Reader, same_token, "DAT014"),
     "noise on the logits": (Reader, noised, "LOS005"),
+    "probabilities in place of their logarithms": (Reader, of_probabilities, "LOS005"),
+    "one distribution for all places": (Reader, frequencies, "LOS003"),
+    "one output for all places": (Reader, averaged, "LOS003"),
     "outputs that are random": (Random, next_tokens, "RND001"),
 }
 ODD: dict[str, tuple[Callable[[], nn.Module], Callable[..., Tensor]]] = {
@@ -284,6 +315,7 @@ ODD: dict[str, tuple[Callable[[], nn.Module], Callable[..., Tensor]]] = {
     "a little smoothing": (Reader, partial(smoothed, share=0.1)),
     "a constant of each token": (Reader, partial(noised, size=0.0)),
     "a little noise on the logits": (Reader, partial(noised, size=0.1)),
+    "less weight for what is known": (Reader, focal),
     "a teacher's logits": (Reader, partial(squared, of=0.0)),
     "a softmax over the vocabulary": (Reader, partial(softmax_over, dim=-1)),
     "advantages of both signs": (Reader, advantages),

@@ -118,6 +118,8 @@ CAUSES: tuple[Cause, ...] = (
     Comparison("LOS019", "targets.class_weights", (">", "factor"), n=1),
     Comparison("LOS005/balance", "targets.unbalanced", (">", "balance"), n=1),
     Comparison("LOS005/untouched", "targets.untouched", (">", "untouched"), n=1),
+    Comparison("LOS005/power", "targets.power", (">", "power"), n=1),
+    Comparison("LOS003/alike", "targets.own", ("<", "alike"), n=1),
     noisy_logits,
     random_outputs,
     OfTargets(Comparison("LOS003/strange", "targets.strange", (">", "strange"), n=1)),

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from pellucid.batches import IGNORED
 from pellucid.vitals.call.logit_noise import logit_noise
+from pellucid.vitals.call.place_weights import own_share, power_of_p
 
 #: Places per row whose whole gradient is read, and vocabulary entries for a temperature.
 _PLACES, _FEWEST = 512, 8
@@ -56,6 +57,8 @@ class PaidTargets:
         untouched: The share of the tokens whose logit has a gradient of exactly 0, at such places.
         noise: How far the logits of the loss are from those of the model, in nats (see
             `logit_noise`).
+        own: The share of the gradients that is of each place's own target (see `own_share`).
+        power: The power of p(y) by which places weigh (see `power_of_p`).
     """
 
     all: Int[Tensor, "batch time"]
@@ -67,6 +70,8 @@ class PaidTargets:
     unbalanced: float | None = None
     untouched: float | None = None
     noise: float | None = None
+    own: float | None = None
+    power: float | None = None
 
     def signs(self) -> dict[str, float]:
         """The numbers that are known, by the ids of their signs."""
@@ -78,6 +83,8 @@ class PaidTargets:
             "targets.unbalanced": self.unbalanced,
             "targets.untouched": self.untouched,
             "logits.noise": self.noise,
+            "targets.own": self.own,
+            "targets.power": self.power,
         }
         return {id: value for id, value in numbers.items() if value is not None}
 
@@ -138,14 +145,21 @@ def paid_targets(
     row_targets[:, :places].masked_fill_(~is_single, IGNORED)
     single = float(is_single.sum() / is_paid.sum().clamp_min(1)) if bool(is_paid.any()) else None
     weight = _weight(part, logits, is_single) * int((targets != IGNORED).sum()) if single else None
-    temperature = _temperature(part, logits, share > _PLAIN)
-    smoothing = _smoothing(part, logits, is_paid)
+    is_plain = share > _PLAIN
     is_rounded = gradient.dtype == torch.float16  # its smallest numbers become 0
     of_tokens = model is not None and _embeds(model, gradient.shape[-1])
     balance = _balance(part, logits) if of_tokens and not is_rounded else (None, None)
-    noise = logit_noise(part, logits, share > _PLAIN) if of_tokens else None
     return PaidTargets(
-        targets, row_targets, single, weight, temperature, smoothing, *balance, noise
+        targets,
+        row_targets,
+        single,
+        weight,
+        _temperature(part, logits, is_plain),
+        _smoothing(part, logits, is_paid),
+        *balance,
+        noise=logit_noise(part, logits, is_plain) if of_tokens else None,
+        own=own_share(part, logits) if of_tokens else None,
+        power=power_of_p(part, logits, is_plain) if of_tokens and not is_rounded else None,
     )
 
 

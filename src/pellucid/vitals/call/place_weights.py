@@ -1,0 +1,87 @@
+"""What a loss asks of each place, and how it weighs them, read from its gradient by the logits.
+
+The gradient of a mean of cross-entropies is w (p - y): y is the place's own, and w that of all. If
+what is left beside w p is the same at each place of a row, the loss asks all of them for the same.
+If w follows p(y), the loss is of probabilities, not of their logarithms.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+#: So few places (of a row, or of all) say nothing, and so many are enough.
+_FEWEST, _MOST = 8, 64
+#: Outputs that are all alike leave a w of 0.
+_TINY = 1e-30
+#: The logarithms of p differ by so much, and a line explains so much of the weights' logarithms.
+_SPREAD, _LINE = 0.05, 0.98
+#: The weight of a target that is nearly certain is rounding.
+_KNOWN = 0.999
+
+
+def own_share(
+    gradient: Float[Tensor, "rows places vocab"], logits: Float[Tensor, "rows places vocab"]
+) -> float | None:
+    """The share of the places' gradients that is of their own targets; None if it does not show.
+
+    g = w p - w y, with one w for all places: what is left of g beside w p and the mean of its row
+    is the part that differs from place to place. It is near 1 for targets that differ, and 0 for
+    one distribution that all places are asked for, or one output that stands for all of them.
+
+    Args:
+        gradient: Of the loss by the logits.
+        logits: The logits.
+    """
+    g, z = gradient[:, :_MOST].float(), logits[:, :_MOST].float()
+    is_paid = g.amin(-1) < 0
+    is_paid &= is_paid.sum(-1, keepdim=True) >= _FEWEST
+    if not bool(is_paid.any()):
+        return None
+    p = z.softmax(-1)
+    from_g, from_p = _from_row(g, is_paid), _from_row(p, is_paid)
+    spread = from_p.square().sum()
+    w = (from_g * from_p).sum() / spread.clamp_min(_TINY)
+    return float((from_g - w * from_p).square().sum() / g[is_paid].square().sum())
+
+
+def power_of_p(
+    gradient: Float[Tensor, "rows places vocab"],
+    logits: Float[Tensor, "rows places vocab"],
+    is_plain: Bool[Tensor, "rows places"],
+) -> float | None:
+    """The power of p(y) by which a loss weighs its places: 0 for -log p, 1 for -p.
+
+    w = -g_y / (1 - p_y) is c p_y^power. None if the weights follow no power of it.
+
+    Args:
+        gradient: Of the loss by the logits.
+        logits: The logits.
+        is_plain: Whether the gradient of a place pulls one token alone.
+    """
+    places = is_plain.nonzero()[:_MOST]
+    g, z = (x[*places.T].double() for x in (gradient, logits))
+    p = z.softmax(-1)
+    y = g.argmin(-1, keepdim=True)
+    of_target = p.gather(-1, y)[:, 0]
+    is_open = (of_target < _KNOWN) & (of_target > 0)
+    if int(is_open.sum()) < _FEWEST:
+        return None
+    of_target = of_target[is_open]
+    log_w = (-g.gather(-1, y)[:, 0][is_open] / (1 - of_target)).log()
+    log_p = of_target.log()
+    from_w, from_p = log_w - log_w.mean(), log_p - log_p.mean()
+    spread = from_p.square().sum()
+    if float(spread) < _SPREAD**2 * len(log_p):
+        return None
+    slope = (from_w * from_p).sum() / spread
+    left = (from_w - slope * from_p).square().sum()
+    return float(slope) if float(left) <= (1 - _LINE) * float(from_w.square().sum()) else None
+
+
+def _from_row(x: Tensor, is_paid: Tensor) -> Tensor:
+    """Paid places without the mean of those of their row; the others are 0."""
+    x = x * is_paid[..., None]
+    mean = x.sum(1, keepdim=True) / is_paid.sum(1).clamp_min(1)[:, None, None]
+    return (x - mean) * is_paid[..., None]
