@@ -165,9 +165,14 @@ def test_a_loop_of_several_tasks_is_not_judged_by_its_first_call() -> None:
     assert (one_of_two.code, one_of_two.severity) == ("LOS002", "note")
 
 
-@pytest.mark.parametrize(("times", "codes"), [(30.0, ["DAT021"]), (6.0, [])])
-def test_rows_that_came_many_times_are_few(times: float, codes: list[str]) -> None:
-    mark = Mark(n_seen=40, n_seeable=40, first=2, values=[times * n / 40 for n in range(1, 41)])
+@pytest.mark.parametrize(
+    ("times", "last_step", "codes"),
+    [(30.0, 40, ["DAT021"]), (6.0, 40, []), (12.0, 40, []), (12.0, 80, ["DAT021"]), (6.0, 200, [])],
+)
+def test_rows_that_came_many_times_are_few(times: float, last_step: int, codes: list[str]) -> None:
+    """Of 40 updates that were looked at; rows came in the others as often."""
+    values, steps = zip(*((times * n / 40, n * last_step // 40) for n in range(1, 41)), strict=True)
+    mark = Mark(n_seen=40, n_seeable=40, first=2, values=[*values], steps=[*steps])
     found = diagnose(replace(healthy(), marks={"known_rows": mark}))
     assert [finding.code for finding in found if finding.severity != "note"] == codes
 

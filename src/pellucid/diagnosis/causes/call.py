@@ -40,8 +40,8 @@ def noisy_logits(view: HistoryView) -> Candidate | None:
     Noise raises the loss. A second head does so by little, and another model's logits lower it.
     """
     probe = view.first("loss.probe")
-    own, start = view.guessing if probe is None else probe, view.start
-    if own is None or start is None or start < own + limit("LOS005", "raised"):
+    model_loss, start = view.guessing if probe is None else probe, view.start
+    if model_loss is None or start is None or start < model_loss + limit("LOS005", "raised"):
         return None
     return Comparison("LOS005/noise", "logits.noise", (">", "noise"), n=1)(view)
 

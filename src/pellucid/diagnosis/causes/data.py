@@ -116,10 +116,10 @@ def few_rows(view: HistoryView) -> Candidate | None:
     mark = view.history.marks.get("known_rows")
     if mark is None or mark.n_seen < limit("UPD003", "times"):
         return None
-    seen = statistics.median(mark.values[-5:])
+    repetitions = statistics.median(mark.values[-5:])
     # rows came as often in the updates that were not looked at
-    times = seen * max(1.0, mark.steps[-1] / mark.n_seeable)
-    if times < limit("DAT021", "times") or seen < limit("DAT021", "seen"):
+    times = repetitions * max(1.0, mark.steps[-1] / mark.n_seeable)
+    if times < limit("DAT021", "times") or repetitions < limit("DAT021", "seen"):
         return None
     severity = None if view.fresh else "note"
     return suspect("DAT021", times=times, step=mark.first, severity=severity)

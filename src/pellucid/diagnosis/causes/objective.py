@@ -129,8 +129,8 @@ def turned_pairs(view: HistoryView) -> Candidate | None:
     early = view.losses[:3]
     if len(early) < 3 or view.end is None or view.steps[0] > 2:
         return None
-    begins_there = all(abs(loss + math.log(2)) < limit("LOS009", "coin") for loss in early[:2])
-    if not begins_there or view.end > early[0] - limit("LOS009", "fall"):
+    is_near_coin = all(abs(loss + math.log(2)) < limit("LOS009", "coin") for loss in early[:2])
+    if not is_near_coin or view.end > early[0] - limit("LOS009", "fall"):
         return None
     return suspect("LOS009/pairs", first=early[0], last=view.end, step=view.steps[0])
 

@@ -112,7 +112,7 @@ def motionless_model(view: HistoryView) -> Candidate | None:
         return None
     strides = dict(zip(mark.steps, mark.values, strict=True))
     distance = statistics.fmean(mark.values) * view.updates
-    if not is_tuned and not _stands_still(view):
+    if not is_tuned and not _has_flat_loss(view):
         return None
     if distance < limit("OPT007", "moved" if is_tuned else "way"):
         return suspect("OPT007/still", n=view.updates, moved=distance, rate=view.rate)
@@ -129,14 +129,14 @@ def motionless_model(view: HistoryView) -> Candidate | None:
     return suspect("OPT007/policy", n=view.updates, bound=bound, rate=view.rate)
 
 
-def _stands_still(view: HistoryView) -> bool:
+def _has_flat_loss(view: HistoryView) -> bool:
     """Whether the loss is where it began, at the full rate and past the warm-up."""
-    begins, rates = statistics.fmean(view.losses[:5] or [0.0]), view.history.rates
+    first_loss, rates = statistics.fmean(view.losses[:5] or [0.0]), view.history.rates
     if view.end is None or view.updates < limit("OPT007", "long") or not rates:
         return False
     is_warm = view.warm_up_end < view.updates / 2
-    fall = begins - view.end
-    return is_warm and begins >= 0 and fall < limit("OPT007", "fall") * min(1.0, begins)
+    fall = first_loss - view.end
+    return is_warm and first_loss >= 0 and fall < limit("OPT007", "fall") * min(1.0, first_loss)
 
 
 def sudden_rise(view: HistoryView) -> Candidate | None:
