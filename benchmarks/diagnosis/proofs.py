@@ -6,7 +6,8 @@
 Harmed loops of the tuning split of `elsewhere`, in plain torch: `prove` gets a function that builds
 the loop, and nothing else. It diagnoses, screens, and tries the best fix on pairs. The fix that it
 recommends is then tried on seeds that the proof did not use, against the same loop without it and
-against its healthy twin. Healthy twins are proven too: what is recommended there must help too.
+against its healthy twin. Healthy twins are proven too: what is recommended there must help too. A
+fault did harm if the loss of pairs is higher by a margin, and by more than chance explains.
 
 Comes in: nothing, or a folder with public data sets. Goes out: a record for each loop, numbers.
 """
@@ -45,6 +46,7 @@ from pellucid.diagnosis import Loop, prove
 from pellucid.diagnosis.fixes.loop import LOOP_FIXES
 from pellucid.diagnosis.fixes.propose import read_fixes
 from pellucid.diagnosis.proof.loop_fork import run_loop_fork
+from pellucid.lab.statistics import LEVEL, paired_difference
 
 _RESULTS = Path(__file__).parents[1] / "results"
 #: Faults in what is read or in the loss function: no fix from outside can be meant for them.
@@ -73,7 +75,7 @@ _STEPS = 100
 #: Held-out rows that a fork is judged by.
 _HELD_OUT = 48
 #: Seeds that no proof uses, on which a recommended fix is tried again.
-_FRESH = (70_001, 70_002)
+_FRESH = tuple(range(70_001, 70_007))
 #: Mended also if a fix is this share of the way back to the healthy twin.
 _NEARLY = 0.9
 
@@ -177,10 +179,10 @@ def record(case: Case, folder: str | None) -> dict[str, Any]:
 
 def _proven(case: Case, folder: str | None) -> dict[str, Any]:
     make_loop = make_loop_of(case, folder)
-    unfixed = _mean_score(make_loop, "")
-    healthy = _mean_score(make_loop_of(case.twin, folder), "")
-    found: dict[str, Any] = {"unfixed": unfixed, "healthy": healthy}
-    if case.fault is not None and unfixed <= healthy + MARGIN:
+    scores = _scores(make_loop, "")
+    healthy = scores if case.fault is None else _scores(make_loop_of(case.twin, folder), "")
+    found: dict[str, Any] = {"unfixed": fmean(scores), "healthy": fmean(healthy)}
+    if case.fault is not None and not _is_worse(scores, healthy):
         return found | {"harmed": False}
     proof = prove(make_loop)
     best = proof.best
@@ -193,11 +195,20 @@ def _proven(case: Case, folder: str | None) -> dict[str, Any]:
     if best is None:
         return found | {"recommended": None}
     name = next(n for n, words in read_fixes().items() if words["change"] == best.fix.change)
-    return found | {"recommended": name, "fixed": _mean_score(make_loop, name)}
+    return found | {"recommended": name, "fixed": fmean(_scores(make_loop, name))}
 
 
-def _mean_score(make_loop: Any, name: str) -> float:
-    """The mean measure over fresh seeds; infinite if a fork is not finite."""
+def _is_worse(scores: list[float], healthy: list[float]) -> bool:
+    """Whether pairs of the same seeds differ by a margin, and by more than chance explains."""
+    if not all(map(math.isfinite, scores)):
+        return True
+    difference = paired_difference(healthy, scores)
+    p = 1.0 if difference.p is None else difference.p
+    return difference.mean > MARGIN and p < 1 - LEVEL
+
+
+def _scores(make_loop: Any, name: str) -> list[float]:
+    """The measure for each fresh seed; infinite if a fork is not finite."""
     scores: list[float] = []
     for seed in _FRESH:
         fork = run_loop_fork(
@@ -207,7 +218,7 @@ def _mean_score(make_loop: Any, name: str) -> float:
             build=lambda loop: LOOP_FIXES[name](loop, _STEPS) if name else None,
         )
         scores.append(math.inf if fork.loss is None else fork.loss)
-    return fmean(scores)
+    return scores
 
 
 def results(records: list[dict[str, Any]]) -> dict[str, Any]:

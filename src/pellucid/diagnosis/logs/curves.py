@@ -139,11 +139,11 @@ def _at_chance(log: Log) -> Iterable[Finding]:
     numbers = values(log.losses)
     if len(numbers) < limit("LOG005", "chance_rows") or log.facts.vocab_size:
         return
-    most = limit("LOG005", "classes")
-    classes = max(2, round(math.exp(min(statistics.median(numbers), math.log(2 * most)))))
+    max_classes = limit("LOG005", "classes")
+    classes = max(2, round(math.exp(min(statistics.median(numbers), math.log(2 * max_classes)))))
     guessing = math.log(classes)
     furthest = max(abs(number / guessing - 1) for number in numbers)
-    if classes <= most and furthest <= limit("LOG005", "chance"):
+    if classes <= max_classes and furthest <= limit("LOG005", "chance"):
         yield describe(
             "LOG005/chance", n=len(numbers), classes=classes, guessing=guessing, share=furthest
         )
@@ -181,8 +181,8 @@ def _start(log: Log) -> Iterable[Finding]:
         return
     vocab = log.facts.vocab_size
     guessing = math.log(vocab) if vocab and vocab > 1 else None
-    above = _ABOVE_ANY_GUESS if guessing is None else guessing + limit("INI001", "nats")
-    if first > above and _begins(log):
+    highest = _ABOVE_ANY_GUESS if guessing is None else guessing + limit("INI001", "nats")
+    if first > highest and _has_first_updates(log):
         yield _too_high(first, guessing, vocab)
     yield from _too_low(log, first)
     least = round(limit("LOG016", "rows"))
@@ -192,7 +192,7 @@ def _start(log: Log) -> Iterable[Finding]:
         yield describe("LOG016", first=level)
 
 
-def _begins(log: Log) -> bool:
+def _has_first_updates(log: Log) -> bool:
     """Whether its first row is of the first updates, as far as the updates of its rows say."""
     steps = [step for step, _ in log.losses]
     gap = statistics.median(later - earlier for earlier, later in pairwise(steps))

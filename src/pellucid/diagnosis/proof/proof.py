@@ -23,13 +23,14 @@ _MAX_SIGNS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Screening:
-    """The forks of one seed that choose which fixes a proof tries on pairs: without, and with each.
+    """The forks that choose which fixes a proof tries on pairs: without, and with each.
 
-    A fixed fork is compared with `unfixed`. A fix is left out of `fixed` if its fork raised.
+    A fixed fork is compared with `unfixed`; the best fixes have a second one, with another seed. A
+    fix is left out of `fixed` if its fork raised.
     """
 
     unfixed: Fork
-    fixed: tuple[tuple[Fix, Fork], ...]
+    fixed: tuple[tuple[Fix, tuple[Fork, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,14 +166,18 @@ def _gain(trial: Trial) -> float:
 def _screening_lines(screening: Screening) -> list[str]:
     unfixed = screening.unfixed
     lines = _filled(
-        f"each fix once, on a fork of {unfixed.steps} updates with seed {unfixed.seed}; "
-        f"{unfixed.measure} at its end, at most as in the untrained model"
+        f"each fix once, on a fork of {unfixed.steps} updates with seed {unfixed.seed}, and the "
+        f"best with another; {unfixed.measure} at its end, at most as in the untrained model"
     )
-    rows = [("unfixed", unfixed), *((fix.change, fork) for fix, fork in screening.fixed)]
-    for change, fork in rows:
-        result = "not finite" if fork.loss is None else f"{fork.loss:.4g}"
-        lines.append(f"  {result:>10}  {change}")
+    rows = [("unfixed", (unfixed,)), *((fix.change, forks) for fix, forks in screening.fixed)]
+    for change, forks in rows:
+        first, second = [*map(_fork_loss, forks), ""][:2]
+        lines.append(f"  {first:>10}  {second:>10}  {change}")
     return [*lines, ""]
+
+
+def _fork_loss(fork: Fork) -> str:
+    return "not finite" if fork.loss is None else f"{fork.loss:.4g}"
 
 
 def _trial_lines(number: int, trial: Trial, shown_reasons: set[str]) -> list[str]:

@@ -1,7 +1,7 @@
-"""Proof for any loop: screen the fixes on one seed, then try the best on pairs of other seeds.
+"""Proof for any loop: screen the fixes on two seeds, then try the best on pairs of other seeds.
 
 To choose among fixes by their luck on the same forks would flatter the winner. So the forks that
-choose have one seed, and the pairs that judge have others.
+choose have two seeds, and the pairs that judge have others.
 """
 
 from __future__ import annotations
@@ -22,40 +22,36 @@ from pellucid.diagnosis.proof.loop_fork import MakeLoop, run_loop_fork
 from pellucid.diagnosis.proof.progress import Advances, Progress
 from pellucid.diagnosis.proof.proof import Proof, Screening
 from pellucid.diagnosis.proof.prove_run import NEXT_SEED
+from pellucid.diagnosis.proof.screening import Candidate, finalists, first_rate, screen
 from pellucid.diagnosis.proof.verdict import Trial
 from pellucid.errors import ConfigError
-from pellucid.training import error_line, generators_kept
+from pellucid.training import generators_kept
 from pellucid.vitals import watch
 
 #: So many fixes are tried on pairs at most, and each is judged so often; p-values are corrected
 #: for all of it (Bonferroni).
-_CONFIRMED, _LOOKS = 2, 3
-#: Changes that help many loops, tried after those for the findings; some of them only fit a loop in
-#: which a number is far from the usual.
-_GENERAL = (
+_CONFIRMED, _LOOKS = 2, 4
+#: After the third look, more pairs follow only if chance would explain so much this seldom.
+_HOPEFUL = 0.3
+#: Each of these only fits a loop in which a number is far from the usual: they are tried like fixes
+#: for findings.
+_ODD = ("hold_weights", "dropout", "eps", "decay", "norm_eps", "momentum")
+#: Changes that help many loops, tried after those for the findings.
+_OFTEN = (
     "plain_update",
-    "other_direction",
-    "dropout",
-    "eps",
-    "decay",
-    "norm_eps",
     "rate_tenth",
     "rate_tenfold",
+    "other_direction",
     "steady_rate",
     "clip",
     "warm_up_longer",
     "decay_groups",
     "clear_gradients",
-    "rate_hundredfold",
-    "rate_hundredth",
 )
 _MOVES_TARGETS = (
     "it changes what the held-out loss counts, so that loss cannot judge it: give measure=, for a "
     "language model next_token_loss(rows)"
 )
-
-#: A fix with the codes that name it.
-_Candidate = tuple[str, Fix, tuple[str, ...]]
 
 
 def prove_loop(
@@ -87,15 +83,15 @@ def prove_loop(
         loop = make_loop(0)
     name = type(loop.model).__name__
     tried, untried, incurable = _candidates(observed, loop, steps, candidates)
-    forks.expect(len(tried))
-    screened: list[tuple[_Candidate, Fork]] = []
-    for candidate in tried:
-        try:
-            screened.append((candidate, forks.run(candidate[0], 0)))
-        except Exception as error:  # a foreign loop may do anything once it is changed
-            untried.append((candidate[1], f"the loop raised with it: {error_line(error)}"))
+
+    def code(name: str) -> str:
+        change = LOOP_FIXES[name](loop, steps)
+        return "" if change is None else change.code
+
+    screened = screen(forks, tried, unfixed, code)
+    untried += [(c.fix, f"the loop raised with it: {c.error}") for c in screened if c.error]
     trials: list[Trial] = []
-    for candidate in _best(screened, unfixed):
+    for candidate in finalists(forks, screened, unfixed)[:_CONFIRMED]:
         trials.append(forks.trial(candidate, seeds))
         if trials[-1].verdict == "helped":
             break
@@ -112,17 +108,17 @@ def prove_loop(
         note=f"{reason}; all forks begin at the loop's start",
         findings=tuple(observed),
         screening=Screening(
-            unfixed=unfixed, fixed=tuple((fix, fork) for (_, fix, _), fork in screened)
+            unfixed=unfixed, fixed=tuple((c.fix, tuple(c.forks)) for c in screened if c.forks)
         ),
     )
 
 
 def _candidates(
     findings: Sequence[Finding], loop: Loop, steps: int, n_candidates: int
-) -> tuple[list[_Candidate], list[tuple[Fix, str]], tuple[str, ...]]:
+) -> tuple[list[Candidate], list[tuple[Fix, str]], tuple[str, ...]]:
     """The fixes to screen, those that cannot be judged with the reason, and codes without any."""
     ranked = [
-        (i + j, i, name)
+        (i + j, i, first_rate(name))
         for i, finding in enumerate(findings)
         for j, name in enumerate(read_codes()[finding.code].fixes)
         if name in LOOP_FIXES
@@ -130,9 +126,9 @@ def _candidates(
     codes: dict[str, list[str]] = {}
     for _, i, name in sorted(ranked):
         codes.setdefault(name, []).append(findings[i].code)
-    for name in _GENERAL:
+    for name in (*_ODD, *_OFTEN):
         codes.setdefault(name, [])
-    tried: list[_Candidate] = []
+    tried: list[Candidate] = []
     untried: list[tuple[Fix, str]] = []
     cured: set[str] = set()
     for name, naming_codes in codes.items():
@@ -144,24 +140,11 @@ def _candidates(
         if change.moves_targets and loop.measure is None:
             untried += [(fix, _MOVES_TARGETS)] if naming_codes else []
         elif len(tried) < n_candidates:
-            tried.append((name, fix, tuple(dict.fromkeys(naming_codes))))
+            unique_codes = tuple(dict.fromkeys(naming_codes))
+            proposed = bool(naming_codes) or name in _ODD
+            tried.append(Candidate(name=name, fix=fix, codes=unique_codes, is_proposed=proposed))
     incurable = dict.fromkeys(f.code for f in findings if f.code not in cured)
     return tried, untried, tuple(incurable)
-
-
-def _best(screened: Sequence[tuple[_Candidate, Fork]], unfixed: Fork) -> list[_Candidate]:
-    """The fixes to try on pairs: the best of those for the findings, then the best of all.
-
-    What removes the cause comes before what makes up for it, such as a higher learning rate. A fix
-    whose fork ended exactly as the unfixed one changes nothing in this loop.
-    """
-    losses = {candidate[0]: fork.loss for candidate, fork in screened}
-    finite = {name: x for name, x in losses.items() if x is not None and x != unfixed.loss}
-    changing = [candidate for candidate, _ in screened if candidate[0] in finite]
-    by_loss = sorted(changing, key=lambda candidate: finite[candidate[0]])
-    proposed = [candidate for candidate in by_loss if candidate[2]]
-    ordered = [*proposed[:1], *by_loss]
-    return [c for i, c in enumerate(ordered) if c not in ordered[:i]][:_CONFIRMED]
 
 
 class _LoopForks:
@@ -224,14 +207,15 @@ class _LoopForks:
             self._weights[seed] = math.fsum(float(w.detach().double().sum()) for w in weights)
         return result
 
-    def trial(self, candidate: _Candidate, n_seeds: int) -> Trial:
+    def trial(self, candidate: Candidate, n_seeds: int) -> Trial:
         """Pairs of forks on seeds that did not choose the fix; more while they lean to it."""
-        pairs = self._pairs(candidate[0], range(1, n_seeds + 1))
+        pairs = self._pairs(candidate.name, range(1, n_seeds + 1))
         trial = _judged(candidate, pairs)
-        for _ in range(1, _LOOKS):
-            if trial.verdict != "no difference" or not trial.leans:
+        for look in range(1, _LOOKS):
+            is_hopeful = look < _LOOKS - 1 or (trial.difference.p or 0.0) < _HOPEFUL
+            if trial.verdict != "no difference" or not (trial.leans and is_hopeful):
                 break
-            pairs += self._pairs(candidate[0], range(len(pairs) + 1, 2 * len(pairs) + 1))
+            pairs += self._pairs(candidate.name, range(len(pairs) + 1, 2 * len(pairs) + 1))
             trial = _judged(candidate, pairs)
         return trial
 
@@ -248,8 +232,7 @@ class _LoopForks:
         return list(zip(unfixed, [self.run(name, seed) for seed in seeds], strict=True))
 
 
-def _judged(candidate: _Candidate, pairs: Sequence[tuple[Fork, Fork]]) -> Trial:
-    _, fix, codes = candidate
-    trial = Trial(fix=fix, codes=codes, pairs=tuple(pairs))
+def _judged(candidate: Candidate, pairs: Sequence[tuple[Fork, Fork]]) -> Trial:
+    trial = Trial(fix=candidate.fix, codes=candidate.codes, pairs=tuple(pairs))
     p = trial.difference.p
     return replace(trial, adjusted_p=None if p is None else min(1.0, _CONFIRMED * _LOOKS * p))
