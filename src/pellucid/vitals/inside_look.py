@@ -17,7 +17,7 @@ from pellucid.vitals.predictions import Other, Predicted
 from pellucid.vitals.probe import Probe, ProbeRunner
 from pellucid.vitals.ranks.ranks import Ranks
 from pellucid.vitals.schedule import KINDS, Kind
-from pellucid.vitals.taps.first_batch import vocabulary_size
+from pellucid.vitals.taps.first_batch import FirstBatch
 from pellucid.vitals.taps.gradients import Gradients
 from pellucid.vitals.taps.hooks import Hooks
 from pellucid.vitals.update_sizes import Updates
@@ -25,6 +25,8 @@ from pellucid.vitals.watch_report import WatchReport
 
 #: How long a rank waits for the others before a look; they have just shared their gradients.
 _LOOK_SECONDS = 20.0
+#: From this share on, the places of a loss of tokens pay for one token each.
+_SINGLE = 0.5
 
 
 class SharedLooks:
@@ -141,7 +143,7 @@ class InsideLook(WatchReport):
         self._predicted = self._probe_runner.measure(self._metrics)
         self._gradients.called_modules = self._probe_runner.called_modules
         if self._judge.guessing is None and self._judge.counts_tokens:
-            size = vocabulary_size(self._predicted, self._first_batch)
+            size = _vocabulary_size(self._predicted, self._first_batch)
             self._judge.guessing = None if size is None else math.log(size)
         if self._predicted is not None:
             self.guard("reference.*", self._compare, self._predicted)
@@ -172,3 +174,22 @@ class InsideLook(WatchReport):
         if other_predicted is not None:
             first = self.updates == 0
             predicted.record_comparison(name, other_predicted, self._metrics, first=first)
+
+
+def _vocabulary_size(predicted: Predicted | None, first_batch: FirstBatch | None) -> int | None:
+    """How many tokens the model chooses among; None if its loss is not known to be of tokens.
+
+    Args:
+        predicted: What the model predicted, if its call gives logits.
+        first_batch: The first batch, if there is one.
+    """
+    if predicted is not None:
+        has_tokens = predicted.targets is not None or _pays_tokens(first_batch)
+        return predicted.logits.shape[-1] if has_tokens else None
+    return None if first_batch is None else first_batch.head_size()
+
+
+def _pays_tokens(first_batch: FirstBatch | None) -> bool:
+    """Whether most places of the first batch are paid for one token, as the gradient shows."""
+    single = None if first_batch is None or not first_batch.paid else first_batch.paid.single
+    return single is not None and single > _SINGLE

@@ -176,7 +176,8 @@ class Watch(InsideLook):
         """Take the gradients of one optimiser's step."""
         if self._is_off:
             return
-        self.guard("the ledger", self._ledger.gather, optimiser)
+        if not self._ledger.rests(self.updates + 1):
+            self.guard("the ledger", self._ledger.gather, optimiser)
         if self._ranks is not None:
             self.guard("ranks", self._ranks.gather, optimiser)
         if not self._schedule.is_due("gradients"):
@@ -208,7 +209,8 @@ class Watch(InsideLook):
                 self.guard("updates of weights", self._keep_up)
                 self.guard("updates of weights", self._updates.begin)
                 self._gradients.clear()
-        self.guard("the ledger", self._ledger.begin, self.updates + 1)
+        if not self._ledger.rests(self.updates + 1):
+            self.guard("the ledger", self._ledger.begin, self.updates + 1)
         if self._ranks is not None:
             self.guard("ranks", self._ranks.begin)
 
@@ -232,7 +234,10 @@ class Watch(InsideLook):
                 self.guard("gradients", self._put_gradients)
                 samples = self._gradients.samples
                 self.guard("updates of weights", self._updates.measure, samples, self._metrics)
-        self.guard("the ledger", self._ledger.end, self.updates, self._metrics)
+        if self._ledger.rests(self.updates):
+            self._ledger.events.clear()
+        else:
+            self.guard("the ledger", self._ledger.end, self.updates, self._metrics)
         if self._ranks is not None:
             self.guard("ranks", self._ranks.send, self.updates, self._metrics)
         runner, predicted = self._probe_runner, self._predicted

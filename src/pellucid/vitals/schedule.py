@@ -24,6 +24,8 @@ _REPEAT_AFTER, _MAX_REPETITIONS = 3, 2
 #: Readings may be on credit up to the budget of so many first updates; of more updates if these
 #: fit into so many seconds. From then on watching has cost no more than its share.
 _UPDATES, _MAX_UPDATES, _SECONDS = 100, 1000, 20.0
+#: Updates between two questions whether the budget pays for a reading that is due: each costs time.
+_ASKED = 4
 #: What every update costs takes at most this part of the budget from the readings.
 _MOST_USUAL = 0.5
 
@@ -48,6 +50,8 @@ class LookSchedule:
         self._next: dict[Kind, int] = dict.fromkeys(KINDS, 1)
         self._now: frozenset[Kind] = frozenset()
         self._doubted: dict[Kind, int] = {}
+        #: the next update that asks again whether the budget pays for readings of a kind
+        self._asks_at: dict[Kind, int] = dict.fromkeys(KINDS, 0)
         self._credits: dict[Kind, int] = dict.fromkeys(KINDS, _MAX_REPETITIONS)
         #: budgets of other readings of updates
         self.other_budgets: list[OverheadBudget] = []
@@ -61,20 +65,21 @@ class LookSchedule:
     def begin(self, step: int) -> None:
         """Choose the readings of this update: those that are due and fit into the budget."""
         self.clock.settle()
-        training = self.clock.training
         self._updates_timed = 0 if self._warm is None else self._updates_timed + 1
-        self._warm = (
-            (training, self.clock.watching - self._spent) if self._warm is None else self._warm
-        )
+        if self._warm is None:
+            self._warm = (self.clock.training, self.clock.watching - self._spent)
         self._now = frozenset()
-        if self.agree is None and self._is_idle(step):
+        is_skipped = self._is_idle(step) if self.agree is None else not is_shared(step)
+        if is_skipped:
             return
-        if self.agree is not None and not is_shared(step):
-            return
+        training = self.clock.training
         credited = self.credited
         due: set[Kind] = set()
         for kind in KINDS:
             cost = sum(self._budgets[due_kind].last for due_kind in {*due, kind})
+            if step < self._due_at(kind):
+                continue
+            self._asks_at[kind] = step + _ASKED
             if not self.fits(cost, credited):
                 continue
             if self._takes_repetition(kind, step):
@@ -83,14 +88,23 @@ class LookSchedule:
                 due.add(kind)
                 self._credits[kind] = _MAX_REPETITIONS
                 self._next[kind] = _next_step(step, EVERY[kind])
+            if kind in due:
+                self._asks_at[kind] = 0
         due = due if self.agree is None else self.agree(step, due)
         for kind in due:
             self._budgets[kind].begin()
         self._now = frozenset(due)
 
     def _is_idle(self, step: int) -> bool:
-        """Whether no reading is due at this update, whatever the budget says."""
-        return step < min(self._next.values()) and not self._doubted
+        """Whether no reading is due at this update, or the budget has lately paid for none."""
+        return all(step < self._due_at(kind) for kind in KINDS)
+
+    def _due_at(self, kind: Kind) -> int:
+        """The update from which the budget is asked for a reading of that kind."""
+        next_step = self._next[kind]
+        if self.agree is None:
+            next_step = max(next_step, self._asks_at[kind])
+        return min(next_step, self._doubted.get(kind, next_step))
 
     @property
     def credited(self) -> float:

@@ -13,7 +13,7 @@ from pellucid.training import Guard
 from pellucid.vitals.ledger.batch_rows import Rows
 from pellucid.vitals.ledger.pulls import class_logits, class_pulls, shift_of_rows, token_pulls
 from pellucid.vitals.ledger.witnesses import gradient_numbers, numbers_of
-from pellucid.vitals.taps.hooks import Hook, Hooks
+from pellucid.vitals.taps.hooks import Hook, Hooks, LastingHook
 from pellucid.vitals.taps.outputs import logits_of
 from pellucid.vitals.taps.recorded_call import is_plain
 
@@ -57,6 +57,8 @@ class Events:
         self.open_calls = (0, 0)
         #: the rows of each class, and what they weigh in the loss, as far as was measured
         self.classes: Tensor | None = None
+        #: on a parameter, while a page is open
+        self.arrival_hooks = Hooks(guard, LastingHook)
         self._batches: Batches | None = None
         self.clear()
 
@@ -83,18 +85,17 @@ class Events:
         self._batches = batches
         hooks.after(model, "calls of the model", self._on_output)
 
-    def attach_to_parameter(self, parameter: nn.Parameter, size: int, hooks: Hooks) -> None:
-        """Count the gradients that arrive at a parameter.
+    def attach_to_parameter(self, parameter: nn.Parameter, size: int) -> None:
+        """Count the gradients that arrive at a parameter; `arrival_hooks` do it.
 
         Args:
             parameter: One that every backward pass reaches.
             size: The numbers that are kept of its gradient.
-            hooks: Take the hooks.
         """
 
         def before_adding(gradient: Tensor) -> None:
             self._pending = None
-            if self.records and is_plain(gradient) and gradient.is_contiguous():
+            if is_plain(gradient) and gradient.is_contiguous():
                 old = gradient_numbers(parameter, size)
                 new = numbers_of(gradient.detach(), size)
                 # copies, because the sum may be written to the memory of either
@@ -102,8 +103,6 @@ class Events:
                 self.fresh = self.fresh + (1 if old is None else (old == 0).all().long())
 
         def arrived(_: Tensor) -> None:
-            if not self.records:
-                return
             self.arrivals += 1
             self.rates.add(self._rate())  # a schedule may step between two parts
             if self._pending is None:
@@ -114,8 +113,9 @@ class Events:
             self.total = new if old is None else old + new
 
         leaf: Any = parameter
-        hooks.register(leaf.register_hook, "gradient.left", before_adding)
-        hooks.register(leaf.register_post_accumulate_grad_hook, "gradients that arrive", arrived)
+        register = self.arrival_hooks.register
+        register(leaf.register_hook, "gradient.left", before_adding)
+        register(leaf.register_post_accumulate_grad_hook, "gradients that arrive", arrived)
 
     def _on_output(self, module: nn.Module, inputs: Any, output: Any) -> None:
         if not torch.is_grad_enabled():

@@ -56,7 +56,6 @@ class Ledger:
         self.events = Events(self._rate, guard)
         self._marks = Marks()
         self._witnesses: Witnesses | None = None
-        self._hooks: Hooks | None = None
         self._batches: Batches | None = None
         #: how many gradients had arrived at none when the step began
         self._fresh: Tensor | int = 0
@@ -69,7 +68,7 @@ class Ledger:
         #: the witnesses after that update
         self._previous: Tensor | None = None
         #: the columns of the witness whose gradients are seen as they arrive
-        self._hooked = slice(0, 0)
+        self._hooked, self._hooked_place = slice(0, 0), 0
         self._rate_before: float | None = None
         self._has_gradient = False
 
@@ -86,7 +85,8 @@ class Ledger:
             hooks: Take the hooks.
             batches: Knows the latest batch.
         """
-        self._hooks, self._batches = hooks, batches
+        self._batches = batches
+        hooks.add(self.events.arrival_hooks)
         self._witnesses = self._page = None
         self._rows = []
         self.events.clear()
@@ -94,6 +94,11 @@ class Ledger:
             self.events.attach_to_model(model, hooks, batches)
 
     # ---- an update
+
+    def rests(self, step: int) -> bool:
+        """Whether there is nothing to do in this update, whose events do not count."""
+        is_resting = self._witnesses is not None and self._page is None
+        return is_resting and step % _RETRIED != 0
 
     @torch.no_grad()
     def begin(self, step: int) -> None:
@@ -162,6 +167,7 @@ class Ledger:
             self.events.classes = None
         self._previous = page.after[len(rows) - 1]
         self._page, self._rows = None, []
+        self.events.arrival_hooks.remove()
 
     def judge(self, numbers: Sequence[float], tracker: VerdictTracker) -> None:
         """Take the statistics of a page, and pass on the sign that has a word."""
@@ -178,15 +184,12 @@ class Ledger:
     def _choose(self) -> None:
         """Choose the witnesses, and one whose gradients are seen as they arrive."""
         witnesses = self._witnesses = Witnesses(self._optimisers)
-        if not witnesses.parameters or self._hooks is None:
+        if not witnesses.parameters:
             return
         # a small one is cheap, and a gain or a bias has a part in every call
         vectors = [i for i, p in enumerate(witnesses.parameters) if p.ndim == 1]
         place = vectors[0] if vectors else 0
-        self._hooked = witnesses.span(range(place, place + 1))
-        self.events.attach_to_parameter(
-            witnesses.parameters[place], witnesses.sizes[place], self._hooks
-        )
+        self._hooked, self._hooked_place = witnesses.span(range(place, place + 1)), place
 
     def _open(self, step: int) -> None:
         """Begin a page, if the budget pays for it."""
@@ -199,6 +202,8 @@ class Ledger:
         if not self.events.records or witnesses is None:
             return
         self._budget.begin()
+        place = self._hooked_place
+        self.events.attach_to_parameter(witnesses.parameters[place], witnesses.sizes[place])
         kinds = [parameter.dtype for parameter in witnesses.parameters]
         dtype = torch.float64 if torch.float64 in kinds else torch.float32
         rows, hooked = _ROWS if self._n_pages else _FIRST, self._hooked.stop - self._hooked.start

@@ -20,7 +20,6 @@ from pellucid.vitals.call.row_content import FEWEST, LONG, one_token, repetitive
 from pellucid.vitals.label_baselines import Baselines, baselines
 from pellucid.vitals.ledger.batch_rows import Rows, first_rows
 from pellucid.vitals.model_parts import unwrap
-from pellucid.vitals.predictions import Predicted
 from pellucid.vitals.probe import Probe
 from pellucid.vitals.taps.hooks import Hooks
 from pellucid.vitals.taps.outputs import logits_of, output_attribute
@@ -30,8 +29,6 @@ from pellucid.vitals.taps.recorded_call import Call, Uncuttable, is_plain
 _TOKENS, _ROWS = 512, 4
 #: Most losses that are kept of an update.
 MAX_LOSSES = 4096
-#: From this share on, the places of a loss of tokens pay for one token each.
-_SINGLE = 0.5
 #: Fewer rows are often of one class by chance.
 _CLASSED = 4
 #: Class names in transformers of models that shift their labels, which are the inputs.
@@ -75,9 +72,7 @@ class FirstBatch:
     def attach(self, model: nn.Module, hooks: Hooks) -> None:
         """Add hooks to the model."""
         hooks.before(model, "the first batch", self._on_call, with_kwargs=True)
-        hooks.after(model, "the model's own loss", self._on_output)
-        hooks.after(model, "the first targets", partial(self._on_first_output, hooks))
-        hooks.after(model, "answers.*", partial(self._on_answers, hooks))
+        hooks.after(model, "outputs", partial(self._on_output, hooks))
         if self._decodes is not None:
             # objectives call it for hidden states, and never the model itself
             embedding = self._model.get_submodule("token_embedding")
@@ -202,16 +197,27 @@ class FirstBatch:
         self.labels = labels.detach().clone() if isinstance(labels, Tensor) else None
         self.adds_up = kwargs.get("num_items_in_batch") is not None
 
-    def _on_output(self, module: nn.Module, inputs: Any, output: Any) -> None:
-        reads = self.reads_losses and _is_training(module)
-        loss = output_attribute(output, "loss") if reads else None
+    def _on_output(self, hooks: Hooks, module: nn.Module, inputs: Any, output: Any) -> None:
+        """Take what a training call gives, in one hook, as each costs time."""
+        if not _is_training(module):
+            return
+        if self.reads_losses:
+            hooks.guard("the model's own loss", self._take_loss, output)
+        if self._awaits_logits:
+            hooks.guard("the first targets", self._take_first_output, hooks, output)
+        if self.answers.is_open:
+            hooks.guard("answers.*", self._take_answers, hooks, output)
+
+    def _take_loss(self, output: Any) -> None:
+        loss = output_attribute(output, "loss")
         if isinstance(loss, Tensor) and loss.ndim == 0:
             self.losses.append(loss.detach())
 
-    def _on_first_output(self, hooks: Hooks, module: nn.Module, inputs: Any, output: Any) -> None:
+    def _take_answers(self, hooks: Hooks, output: Any) -> None:
+        self.answers.on_outputs(logits_of(output), output, partial(_register, hooks))
+
+    def _take_first_output(self, hooks: Hooks, output: Any) -> None:
         """Read the targets of the first call from the gradient of its logits, which comes later."""
-        if not self._awaits_logits or not _is_training(module):
-            return
         self._awaits_logits = False
         logits = logits_of(output)
         if logits is not None and self.first_ids is not None:
@@ -224,10 +230,6 @@ class FirstBatch:
             self.paid = paid_targets(gradient.detach(), first, self._model)
 
         hooks.register(cast("Any", logits).register_hook, "the first targets", take)
-
-    def _on_answers(self, hooks: Hooks, module: nn.Module, inputs: Any, output: Any) -> None:
-        if self.answers.is_open and _is_training(module):
-            self.answers.on_outputs(logits_of(output), output, partial(_register, hooks))
 
     def _targets(self) -> Tensor | None:
         """The target of each place; None if the meaning of the labels is unknown."""
@@ -246,25 +248,6 @@ class FirstBatch:
         targets = torch.full_like(labels, IGNORED)
         targets[:, :-1] = labels[:, 1:]
         return targets
-
-
-def vocabulary_size(predicted: Predicted | None, first_batch: FirstBatch | None) -> int | None:
-    """How many tokens the model chooses among; None if its loss is not known to be of tokens.
-
-    Args:
-        predicted: What the model predicted, if its call gives logits.
-        first_batch: The first batch, if there is one.
-    """
-    if predicted is not None:
-        has_tokens = predicted.targets is not None or _pays_tokens(first_batch)
-        return predicted.logits.shape[-1] if has_tokens else None
-    return None if first_batch is None else first_batch.head_size()
-
-
-def _pays_tokens(first_batch: FirstBatch | None) -> bool:
-    """Whether most places of the first batch are paid for one token, as the gradient shows."""
-    single = None if first_batch is None or not first_batch.paid else first_batch.paid.single
-    return single is not None and single > _SINGLE
 
 
 def _inputs_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:

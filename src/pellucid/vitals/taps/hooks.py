@@ -123,7 +123,8 @@ class Hooks:
     """The hooks of one purpose. As a context manager, it removes all of them at its end."""
 
     def __init__(self, guard: Guard, kind: type[Hook] = Hook) -> None:
-        self._guard = guard
+        #: guards every call
+        self.guard = guard
         self._kind = kind
         self._handles: list[Any] = []
 
@@ -179,7 +180,7 @@ class Hooks:
         # do not load the compiler for this: hooks that it meets later do nothing
         is_compiling = self._kind is LastingHook and "torch._dynamo" in sys.modules
         kind = _compiled_hook_type() if is_compiling else self._kind
-        return kind(self._guard, part, call)
+        return kind(self.guard, part, call)
 
     def __enter__(self) -> Self:
         return self
