@@ -36,7 +36,7 @@ _NAMED = 0.99
 UNCERTAIN = 1e-3
 #: A token that is nearly sure has a gradient of rounding errors, and one that is nearly impossible
 #: one of 0.
-_KNOWN, _TINY = 0.999, 1e-20
+_NEARLY_SURE, _TINY = 0.999, 1e-20
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class PaidTargets:
         untouched: The share of the tokens whose logit has a gradient of exactly 0, at such places.
         noise: How far the logits of the loss are from those of the model, in nats (see
             `logit_noise`).
-        own: The share of the gradients that is of each place's own target (see `own_share`).
+        own_share: The share of the gradients that is of each place's own target (see `own_share`).
         power: The power of p(y) by which places weigh (see `power_of_p`).
     """
 
@@ -70,7 +70,7 @@ class PaidTargets:
     unbalanced: float | None = None
     untouched: float | None = None
     noise: float | None = None
-    own: float | None = None
+    own_share: float | None = None
     power: float | None = None
 
     def signs(self) -> dict[str, float]:
@@ -83,7 +83,7 @@ class PaidTargets:
             "targets.unbalanced": self.unbalanced,
             "targets.untouched": self.untouched,
             "logits.noise": self.noise,
-            "targets.own": self.own,
+            "targets.own": self.own_share,
             "targets.power": self.power,
         }
         return {id: value for id, value in numbers.items() if value is not None}
@@ -158,7 +158,7 @@ def paid_targets(
         _smoothing(part, logits, is_paid),
         *balance,
         noise=logit_noise(part, logits, is_plain) if of_tokens else None,
-        own=own_share(part, logits) if of_tokens else None,
+        own_share=own_share(part, logits) if of_tokens else None,
         power=power_of_p(part, logits, is_plain) if of_tokens and not is_rounded else None,
     )
 
@@ -179,7 +179,7 @@ def _balance(gradient: Tensor, logits: Tensor) -> tuple[float | None, float | No
     p = z.softmax(-1)
     lowest, second = g.topk(2, largest=False).values.unbind(-1)
     is_single = lowest < _ONE_TARGET * g.clamp(max=0).sum(-1)
-    is_open = p.gather(-1, g.argmin(-1, keepdim=True))[:, 0] < _KNOWN
+    is_open = p.gather(-1, g.argmin(-1, keepdim=True))[:, 0] < _NEARLY_SURE
     is_peak = (is_single | (lowest < _PEAK * second)) & is_open | (lowest >= 0) | _is_distance(g, z)
     if float(is_peak.double().mean()) <= _ONE_TARGET:
         return None, None

@@ -1,24 +1,23 @@
 """What a loss asks of each place, and how it weighs them, read from its gradient by the logits.
 
-The gradient of a mean of cross-entropies is w (p - y): y is the place's own, and w that of all. If
-what is left beside w p is the same at each place of a row, the loss asks all of them for the same.
-If w follows p(y), the loss is of probabilities, not of their logarithms.
+The gradient of a mean of cross-entropies is w (p - y), with one w for all places. If g - w p is the
+same at each place of a row, the loss asks all of them for the same target. If w grows with p(y),
+the loss is a probability, not its logarithm.
 """
 
 from __future__ import annotations
 
-import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 #: So few places (of a row, or of all) say nothing, and so many are enough.
-_FEWEST, _MOST = 8, 64
+_MIN_PLACES, _MAX_PLACES = 8, 64
 #: Outputs that are all alike leave a w of 0.
 _TINY = 1e-30
 #: The logarithms of p differ by so much, and a line explains so much of the weights' logarithms.
 _SPREAD, _LINE = 0.05, 0.98
 #: The weight of a target that is nearly certain is rounding.
-_KNOWN = 0.999
+_NEARLY_SURE = 0.999
 
 
 def own_share(
@@ -26,17 +25,17 @@ def own_share(
 ) -> float | None:
     """The share of the places' gradients that is of their own targets; None if it does not show.
 
-    g = w p - w y, with one w for all places: what is left of g beside w p and the mean of its row
-    is the part that differs from place to place. It is near 1 for targets that differ, and 0 for
-    one distribution that all places are asked for, or one output that stands for all of them.
+    g - w p = -w y, with one w for all places. Without the mean of its row, it is the part of g that
+    differs from place to place: nearly all of g if targets differ, and nothing of it if all places
+    have one target, or one output.
 
     Args:
         gradient: Of the loss by the logits.
         logits: The logits.
     """
-    g, z = gradient[:, :_MOST].float(), logits[:, :_MOST].float()
+    g, z = gradient[:, :_MAX_PLACES].float(), logits[:, :_MAX_PLACES].float()
     is_paid = g.amin(-1) < 0
-    is_paid &= is_paid.sum(-1, keepdim=True) >= _FEWEST
+    is_paid &= is_paid.sum(-1, keepdim=True) >= _MIN_PLACES
     if not bool(is_paid.any()):
         return None
     p = z.softmax(-1)
@@ -60,13 +59,13 @@ def power_of_p(
         logits: The logits.
         is_plain: Whether the gradient of a place pulls one token alone.
     """
-    places = is_plain.nonzero()[:_MOST]
+    places = is_plain.nonzero()[:_MAX_PLACES]
     g, z = (x[*places.T].double() for x in (gradient, logits))
     p = z.softmax(-1)
     y = g.argmin(-1, keepdim=True)
     of_target = p.gather(-1, y)[:, 0]
-    is_open = (of_target < _KNOWN) & (of_target > 0)
-    if int(is_open.sum()) < _FEWEST:
+    is_open = (of_target < _NEARLY_SURE) & (of_target > 0)
+    if int(is_open.sum()) < _MIN_PLACES:
         return None
     of_target = of_target[is_open]
     log_w = (-g.gather(-1, y)[:, 0][is_open] / (1 - of_target)).log()
@@ -81,7 +80,7 @@ def power_of_p(
 
 
 def _from_row(x: Tensor, is_paid: Tensor) -> Tensor:
-    """Paid places without the mean of those of their row; the others are 0."""
+    """Paid places without the mean of their row; the other places are 0."""
     x = x * is_paid[..., None]
     mean = x.sum(1, keepdim=True) / is_paid.sum(1).clamp_min(1)[:, None, None]
     return (x - mean) * is_paid[..., None]
