@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Callable, Generator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from queue import SimpleQueue
 from typing import NamedTuple, cast
@@ -111,6 +111,8 @@ def _ask(child: children.Child, texts: Sequence[str]) -> list[EncodedText]:
         if len(facts) != len(texts) or len(content) != n_bytes:
             raise BrokenPipeError
     except BrokenPipeError:
+        with suppress(BrokenPipeError):
+            child.stdin.close()  # or what is still in the pipe is an error again later
         raise TextError(
             f"a process that encodes text has ended (code {child.wait()}), perhaps because it "
             "found no memory: the same command continues; pass fewer --processes"

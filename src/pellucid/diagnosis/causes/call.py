@@ -46,6 +46,17 @@ def noisy_logits(view: HistoryView) -> Candidate | None:
     return Comparison("LOS005/noise", "logits.noise", (">", "noise"), n=1)(view)
 
 
+def of_probabilities(view: HistoryView) -> Candidate | None:
+    """A loss of probabilities: it begins at ln V if they are taken for logits."""
+    power = view.first("targets.power")
+    if power is None or power <= limit("LOS005", "power"):
+        return None
+    start, guessing = view.start, view.guessing
+    is_softmax = start is not None and guessing is not None
+    is_softmax = is_softmax and abs(start - guessing) < limit("LOS008", "start")
+    return suspect("LOS008/power" if is_softmax else "LOS005/power", value=power, step=1)
+
+
 def random_outputs(view: HistoryView) -> Candidate | None:
     """Outputs that are random in evaluation mode: a little is no more than a note."""
     readings = view.readings("call.random")
@@ -118,7 +129,7 @@ CAUSES: tuple[Cause, ...] = (
     Comparison("LOS019", "targets.class_weights", (">", "factor"), n=1),
     Comparison("LOS005/balance", "targets.unbalanced", (">", "balance"), n=1),
     Comparison("LOS005/untouched", "targets.untouched", (">", "untouched"), n=1),
-    Comparison("LOS005/power", "targets.power", (">", "power"), n=1),
+    of_probabilities,
     Comparison("LOS003/alike", "targets.own", ("<", "alike"), n=1),
     noisy_logits,
     random_outputs,

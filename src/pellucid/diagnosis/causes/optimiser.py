@@ -168,11 +168,12 @@ def _small_steps(view: HistoryView, beta2: float) -> Candidate | None:
     if memory is None or memory < view.updates or (view.rose or 0) < 0.3:
         return None
     for i, current in enumerate(steps[1:-2], start=1):
+        before = steps[i - 1].value
         effective = statistics.median(reading.value for reading in steps[i + 1 : i + 4])
-        if _jumps(view, current.step) and effective < 0.75 * steps[i - 1].value:
+        if _jumps(view, current.step) and before > 0 and effective < 0.75 * before:
             return suspect(
                 "OPT008/small steps",
-                ratio=effective / steps[i - 1].value,
+                ratio=effective / before,
                 beta2=beta2,
                 memory=memory,
                 effective=effective,

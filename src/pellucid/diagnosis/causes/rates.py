@@ -156,7 +156,7 @@ def sudden_rise(view: HistoryView) -> Candidate | None:
         after = [losses[s] for s in range(step + 1, step + span + 1) if s in losses]
         if len(before) < span / 2 or len(after) < span / 2:
             continue
-        rise = statistics.fmean(after) - statistics.fmean(before)
+        rise = sum(after) / len(after) - sum(before) / len(before)  # losses may be infinite
         if not rise <= limit("OPT005", "rise"):
             return suspect("OPT005/jump", factor=factor, rate=rate, rise=rise, step=step)
     return None
