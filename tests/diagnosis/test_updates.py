@@ -318,8 +318,7 @@ def test_causes_that_compete_share_their_confidence() -> None:
     repeated = Mark(n_seen=48, n_seeable=48, first=2, values=[1.0] * 48)
     both = diagnose(replace(healthy(), marks={"restored": decay, "repeated": repeated}))
     assert alone.confidence == 0.99
-    # half of the belief each, at five times the odds
-    assert [finding.confidence for finding in both] == pytest.approx([5 / 6] * 2, abs=0.01)
+    assert [finding.confidence for finding in both] == pytest.approx([0.5, 0.5], abs=0.01)
 
 
 @pytest.mark.parametrize(("first", "severity"), [(1.0, "note"), (0.009, "warn")])

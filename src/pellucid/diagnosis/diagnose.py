@@ -92,7 +92,10 @@ def diagnose(
     ]
     sick = _find_sick(view)
     roots = _find_roots(candidates)
-    findings = [_with_symptoms(root.finding, sick) for root in _share_belief(roots, fitting)]
+    # a log has fewer numbers than a watched loop, and the factor was not fitted on logs
+    factor = _ODDS if history.signs else 1
+    believed = _share_belief(roots, fitting, factor)
+    findings = [_with_symptoms(root.finding, sick) for root in believed]
     explained = [pattern for root in roots for pattern in read_codes()[root.code].explains]
     unexplained = {id: read for id, read in sick.items() if not _matches_any(id, explained)}
     is_grave = any(finding.severity in ("fault", "fatal") for finding in findings)
@@ -102,22 +105,11 @@ def diagnose(
         )
     findings = [runner(_add_patch, finding, history.config) or finding for finding in findings]
     findings += [finding for finding in runner.unseen if finding.code not in ignored]
-    ordered = sorted(
+    return sorted(
         findings,
         key=lambda finding: (SEVERITIES.index(finding.severity), finding.confidence),
         reverse=True,
     )
-    # a log has fewer numbers than a watched loop, and the factor was not fitted on logs
-    return [_calibrate(finding) for finding in ordered] if history.signs else ordered
-
-
-def _calibrate(finding: Finding) -> Finding:
-    """The finding with the share of such answers that is right, in the place of a likelihood."""
-    if finding.severity == "note" or finding.code == "UNK001":
-        return finding  # neither is an answer
-    p = finding.confidence
-    share = _ODDS * p / (1 + (_ODDS - 1) * p)
-    return replace(finding, confidence=round(min(max(p, _SUREST), share), 2))
 
 
 class RankedFinding(NamedTuple):
@@ -158,21 +150,27 @@ def _find_roots(candidates: Sequence[RankedFinding]) -> list[RankedFinding]:
 
 
 def _share_belief(
-    roots: Sequence[RankedFinding], fitting: Sequence[RankedFinding]
+    roots: Sequence[RankedFinding], fitting: Sequence[RankedFinding], factor: float
 ) -> list[RankedFinding]:
     """The roots, with the confidence that each has if one fault is behind all.
 
     A likelihood p has odds p / (1 - p) against no fault; with one fault at most, they share the
-    sum of all odds and 1. A root alone keeps its likelihood. Notes, and what a probe read off the
-    state, compete with none.
+    sum of all odds and 1. Notes, and what a probe read off the state, compete with none.
+
+    Args:
+        roots: The candidates that no surer one explains.
+        fitting: The candidates that are no finding of a probe.
+        factor: The odds are so many times as good as the likelihoods say.
     """
     rivals = [root for root in roots if root in fitting and root.severity != "note"]
-    odds = [root.likely / max(1 - root.likely, _DOUBT) for root in rivals]
-    shares = {root.code: odd / (1 + sum(odds)) for root, odd in zip(rivals, odds, strict=True)}
-    if len(rivals) < 2:
+    odds = [factor * root.likely / max(1 - root.likely, _DOUBT) for root in rivals]
+    if len(rivals) < 2 and factor == 1:
         return list(roots)
+    shares = {root.code: odd / (1 + sum(odds)) for root, odd in zip(rivals, odds, strict=True)}
     return [
-        root._replace(finding=replace(root.finding, confidence=round(shares[root.code], 2)))
+        root._replace(
+            finding=replace(root.finding, confidence=round(min(shares[root.code], _SUREST), 2))
+        )
         if root.code in shares
         else root
         for root in roots

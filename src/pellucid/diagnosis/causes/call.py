@@ -51,10 +51,11 @@ def of_probabilities(view: HistoryView) -> Candidate | None:
     power = view.first("targets.power")
     if power is None or power <= limit("LOS005", "power"):
         return None
-    start, guessing = view.start, view.guessing
-    is_softmax = start is not None and guessing is not None
-    is_softmax = is_softmax and abs(start - guessing) < limit("LOS008", "start")
-    return suspect("LOS008/power" if is_softmax else "LOS005/power", value=power, step=1)
+    key, start, guessing = "LOS005/power", view.start, view.guessing
+    if start is not None and guessing is not None:
+        is_softmax = abs(start - guessing) < limit("LOS008", "start")
+        key = "LOS008/power" if is_softmax else key
+    return suspect(key, value=power, step=1)
 
 
 def random_outputs(view: HistoryView) -> Candidate | None:
