@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
+from enum import EnumType
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,8 @@ def parameters_of(public: Any) -> set[str]:
     """What a function or a class takes; of a C structure, its fields."""
     if hasattr(public, "_fields_"):
         return {field[0] for field in public._fields_}
+    if isinstance(public, EnumType):  # its signature is another one in each Python
+        public = EnumType.__call__
     return set(inspect.signature(public).parameters)
 
 

@@ -19,7 +19,7 @@ from pellucid.errors import ConfigError
 from pellucid.lab import Experiment, Tuning, design
 from pellucid.lab.outcome import outcome_of
 from pellucid.lab.search_space import tuned_key, with_values
-from pellucid.lab.tuning import TUNING_SEED, tune_all
+from pellucid.lab.tuning import TUNING_SEED, open_storage, tune_all
 from pellucid.presets import PRESETS
 from support.tiny import TINY
 
@@ -38,7 +38,8 @@ def tuned(place: Path, out: Path, **tuning: Any) -> Experiment:
     )
 
 
-def trials_of(storage: str) -> list[Any]:
+def trials_of(url: str) -> list[Any]:
+    storage = open_storage(optuna, url)
     (name,) = optuna.get_all_study_names(storage)
     return optuna.load_study(study_name=name, storage=storage).trials
 

@@ -35,7 +35,7 @@ class Loop:
 
     def codes(self, updates: int = UPDATES, **declared: Any) -> list[str]:
         """Train, and name what is found, the first cause first."""
-        with watch(self.model, self.optimizer) as self.watch:
+        with watch(self.model, self.optimizer, max_overhead=None) as self.watch:
             for step in range(updates):
                 self.watch.step(self.update(step))
         assert self.watch.guard.off == {}

@@ -200,7 +200,7 @@ class Study:
         try:
             return optuna.create_study(
                 study_name=self.name,
-                storage=_open_storage(optuna, storage),
+                storage=open_storage(optuna, storage),
                 sampler=self._sampler(0),
                 pruner=optuna.pruners.MedianPruner(n_startup_trials=_STARTUP_TRIALS),
                 load_if_exists=True,
@@ -224,10 +224,14 @@ def format_value(value: object) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
-def _open_storage(optuna: Any, storage: str) -> Any:
+def open_storage(optuna: Any, storage: str) -> Any:
     """A database by its URL, or a journal file, which may lie on a shared folder."""
     if "://" in storage:
-        options = {"connect_args": {"timeout": 60}} if storage.startswith("sqlite") else {}
+        # nothing says when a study is over, so no connection stays open between two questions
+        no_pool = import_extra("lab", "sqlalchemy.pool").NullPool
+        options: dict[str, Any] = {"poolclass": no_pool}
+        if storage.startswith("sqlite"):
+            options["connect_args"] = {"timeout": 60}
         return optuna.storages.RDBStorage(storage, engine_kwargs=options)
     with suppress(FileExistsError):
         Path(storage).parent.mkdir(parents=True, exist_ok=True)
