@@ -214,6 +214,10 @@ class Training(Checked):
     patience: Count | None = None
     ema_decay: PositiveFraction | None = None
 
+    def compiles(self, *, on_gpu: bool) -> bool:
+        """Whether blocks are to be compiled, if a compiler works."""
+        return self.compile in ("on", "all") or (self.compile == "auto" and on_gpu)
+
     def _check(self) -> None:
         if self.batch_size % self.accumulation:
             raise ConfigError(

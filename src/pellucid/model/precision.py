@@ -174,9 +174,9 @@ def lay_out_int4(q: Float[Tensor, "rows columns"], scales: Float[Tensor, "rows g
     """Whole numbers from -8 to 7, and the scale of each 32 of a row, in the order of reading."""
     rows, columns = q.shape
     n_groups = scales.shape[1]
-    whole = F.pad(q, (0, -columns % INT4_GROUP, 0, -rows % 16)).to(torch.int8)
+    integers = F.pad(q, (0, -columns % INT4_GROUP, 0, -rows % 16)).to(torch.int8)
     # (sixteens, 16 rows, groups, 2 halves of a byte, 4 fours of columns, 4)
-    halves = (whole + 8).to(torch.uint8).view(-1, 16, n_groups, 2, 4, 4)
+    halves = (integers + 8).to(torch.uint8).view(-1, 16, n_groups, 2, 4, 4)
     pairs = (halves[:, :, :, 0] | halves[:, :, :, 1] << 4).permute(0, 2, 3, 1, 4)
     by_sixteens = F.pad(scales, (0, 0, 0, -rows % 16)).view(-1, 16, n_groups).transpose(1, 2)
     return Narrow(

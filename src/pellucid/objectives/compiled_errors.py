@@ -21,22 +21,22 @@ from pellucid.batches import IGNORED
 from pellucid.objectives.chunk_errors import Chunk, ChunkErrors, sum_type
 
 #: Whether losses are computed by compiled code: see `compiling_loss`.
-_ASKED: ContextVar[bool] = ContextVar("_ASKED", default=False)
+_COMPILES_LOSS: ContextVar[bool] = ContextVar("_COMPILES_LOSS", default=False)
 
 
 @contextmanager
 def compiling_loss(on: bool) -> Generator[None]:
     """Within it, `linear_cross_entropy` compiles what C does not compute: a loss on a GPU."""
-    token = _ASKED.set(on)
+    token = _COMPILES_LOSS.set(on)
     try:
         yield
     finally:
-        _ASKED.reset(token)
+        _COMPILES_LOSS.reset(token)
 
 
 def compiled_errors() -> Callable[[Tensor, Tensor, Chunk], ChunkErrors] | None:
     """`fused_errors` of a chunk, compiled; None outside of `compiling_loss`."""
-    if not _ASKED.get():
+    if not _COMPILES_LOSS.get():
         return None
     run = _compiled()
 

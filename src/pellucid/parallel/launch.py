@@ -41,9 +41,9 @@ def leads() -> bool:
 
 def own_command() -> str:
     """How to start `pellucid` again with as many processes as here, for advice."""
-    if count_ranks() == 1:
-        return "pellucid"
     n_ranks = count_ranks()
+    if n_ranks == 1:
+        return "pellucid"
     n_local = _whole_number("LOCAL_WORLD_SIZE", os.environ.get("LOCAL_WORLD_SIZE", str(n_ranks)))
     nodes = "" if n_local in (0, n_ranks) else f"--nnodes {n_ranks // n_local} ... "
     return f"torchrun {nodes}--nproc-per-node {n_local} -m pellucid"

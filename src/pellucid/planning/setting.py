@@ -112,14 +112,12 @@ def make_setting(run: Run, kind: Kind, layout: Layout, assume: Iterable[str] = (
         layout = replace(layout, recompute="alternate")
     check_tensor(run.model, layout.tensor)
     count_parts(run.training, layout.data)  # refuses sizes that do not divide
-    training = run.training
-    compiled = training.compile in ("on", "all") or (training.compile == "auto" and kind.gpu)
     return Setting(
         run=run,
         kind=kind,
         layout=layout,
         precision=_precision(run),
-        compiled=compiled,
+        compiled=run.training.compiles(on_gpu=kind.gpu),
         assumptions=assumptions,
     )
 

@@ -43,7 +43,8 @@ def try_compiler(settings: config.Training, device: torch.device) -> str | None:
 
     None if it can, or if the settings do not ask for it.
     """
-    return compiler_problem(device) if _asks_for_compiler(settings, device) else None
+    on_gpu = device.type == "cuda"
+    return compiler_problem(device) if settings.compiles(on_gpu=on_gpu) else None
 
 
 def plan_run(
@@ -68,7 +69,7 @@ def plan_run(
         threads=torch.get_num_threads(),
         device=str(device),
         precision=precision,
-        compile=_asks_for_compiler(settings, device) and compiler is None,
+        compile=settings.compiles(on_gpu=device.type == "cuda") and compiler is None,
         compile_loss=settings.compile == "all" and compiler is None,
         device_name=device_name(device),
         torch_version=torch.__version__,
@@ -250,9 +251,3 @@ def _continue_timing(update_seconds: list[float]) -> bool:
     if not warm:
         return sum(cold) < _LONG
     return len(warm) < _TIMED and sum(warm) < 3.0
-
-
-def _asks_for_compiler(settings: config.Training, device: torch.device) -> bool:
-    return settings.compile in ("on", "all") or (
-        settings.compile == "auto" and device.type == "cuda"
-    )

@@ -37,12 +37,12 @@ class Calibration:
 
 
 def read_calibration(
-    paths: Iterable[str], model: Transformer, tokenizer: Tokenizer | None, folder: Path
-) -> Calibration:
+    paths: Iterable[str] | None, model: Transformer, tokenizer: Tokenizer | None, folder: Path
+) -> Calibration | None:
     """The first tokens of the text at `paths`: files, folders, patterns or "-".
 
     Args:
-        paths: where the text is.
+        paths: where the text is; None if no text was asked for.
         model: the model that will read it; it may be on the meta device.
         tokenizer: of the model.
         folder: of the model, for the message without a tokenizer.
@@ -52,6 +52,8 @@ def read_calibration(
             of a layer go together.
         PellucidError: the model does not continue texts.
     """
+    if paths is None:
+        return None
     refuse_to_predict(model)
     if tokenizer is None:
         raise TextError(f"{no_tokenizer(folder)}, so no calibration text can be read")

@@ -136,10 +136,8 @@ def load(
         return run
     if not allow_non_finite:
         refuse_non_finite(run.model.state_dict(), run.checkpoint)
-    windows = None
-    if calibrate is not None:
-        windows = read_calibration(calibrate, run.model, run.tokenizer, run.folder).windows
-    narrow(run.model, weights, calibration=windows)
+    text = read_calibration(calibrate, run.model, run.tokenizer, run.folder)
+    narrow(run.model, weights, calibration=text and text.windows)
     return run
 
 
@@ -163,9 +161,7 @@ def _load(
     check_opening(run.model, device=find_device(device), bytes_per_weight=width)
     tokenizer = Tokenizer.load(folder.tokenizer)
     if packed:
-        text = None
-        if calibrate is not None:
-            text = read_calibration(calibrate, model, tokenizer, folder.path)
+        text = read_calibration(calibrate, model, tokenizer, folder.path)
         packer = Packer(model, weights, text and text.sha256)
         packed_folder = PackedFolder(folder.path, [checkpoint / MODEL], packer)
         packed_folder.fill(partial(_pack, packer, model, checkpoint, text))

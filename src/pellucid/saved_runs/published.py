@@ -148,9 +148,7 @@ def _build(
     with torch.device("meta"):
         model = assemble(published.model, seed=0)
     if packed and can_pack(model, weights):
-        text = None
-        if calibrate is not None:
-            text = read_calibration(calibrate, model, tokenizer, published.folder)
+        text = read_calibration(calibrate, model, tokenizer, published.folder)
         packer = Packer(model, weights, text and text.sha256)
         folder = PackedFolder(published.folder, published.files, packer)
         folder.fill(partial(_pack, packer, model, published, text))

@@ -210,10 +210,10 @@ class Job:
             PellucidError: a reward failed, or the data cannot be read.
         """
         n_rows, n_ranks = self._count_rows(step), self.world.n_data
-        first = self.world.data_rank * n_rows // n_ranks
-        rows = slice(first, first + n_rows // n_ranks)
         if n_ranks == 1:
             return self.batch_of(step)
+        first = self.world.data_rank * n_rows // n_ranks
+        rows = slice(first, first + n_rows // n_ranks)
         if self.own_rows is None:
             batch = self.batch(self.rows_before(step), n_rows).part(rows)
         else:

@@ -34,16 +34,16 @@ def visible_padding(view: HistoryView) -> Candidate | None:
     return suspect("ATT003/call", value=value, step=readings[0].step, severity=severity)
 
 
-def noisy_logits(view: HistoryView) -> Candidate | None:
-    """A loss of other logits than the model's, which knows less than they do.
+def _knows_less(view: HistoryView) -> bool:
+    """Whether the loss is higher than that of the model's own logits.
 
     Noise raises the loss. A second head does so by little, and another model's logits lower it.
     """
     probe = view.first("loss.probe")
     model_loss, start = view.guessing if probe is None else probe, view.start
-    if model_loss is None or start is None or start < model_loss + limit("LOS005", "raised"):
-        return None
-    return Comparison("LOS005/noise", "logits.noise", (">", "noise"), n=1)(view)
+    if model_loss is None or start is None:
+        return False
+    return start >= model_loss + limit("LOS005", "raised")
 
 
 def of_probabilities(view: HistoryView) -> Candidate | None:
@@ -132,7 +132,7 @@ CAUSES: tuple[Cause, ...] = (
     Comparison("LOS005/untouched", "targets.untouched", (">", "untouched"), n=1),
     of_probabilities,
     Comparison("LOS003/alike", "targets.own", ("<", "alike"), n=1),
-    noisy_logits,
+    Comparison("LOS005/noise", "logits.noise", (">", "noise"), n=1, condition=_knows_less),
     random_outputs,
     OfTargets(Comparison("LOS003/strange", "targets.strange", (">", "strange"), n=1)),
     OfTargets(

@@ -121,7 +121,7 @@ def motionless_model(view: HistoryView) -> Candidate | None:
         for reading in readings
         if strides.get(reading.step)
     ]
-    if not is_tuned or not per_stride or view.facts.betas is not None or not view.facts.on_rewards:
+    if not per_stride or view.facts.betas is not None or not view.facts.on_rewards:
         return None
     bound = (max(per_stride) * distance) ** 2
     if bound > limit("OPT007", "distance"):

@@ -44,12 +44,12 @@ def calibrated(
     """
     factor = _inverse_factor(moments)
     rows, columns = matrix.shape
-    left = matrix.float().clone()
-    numbers = torch.empty_like(left)
-    scales = torch.empty(rows, -(-columns // INT4_GROUP), device=left.device)
+    remaining = matrix.float().clone()
+    numbers = torch.empty_like(remaining)
+    scales = torch.empty(rows, -(-columns // INT4_GROUP), device=remaining.device)
     for group, first in enumerate(range(0, columns, INT4_GROUP)):
         last = min(first + INT4_GROUP, columns)
-        block = left[:, first:last].contiguous()
+        block = remaining[:, first:last].contiguous()
         fitted = narrowed(block, "int4").scales
         assert fitted is not None
         scale = scales[:, group] = fitted.flatten()[:rows].float()
@@ -61,7 +61,7 @@ def calibrated(
             numbers[:, first + column] = q
             errors[:, column] = (block[:, column] - q * scale) / near[0]
             block[:, column + 1 :].addr_(errors[:, column], near[1:], alpha=-1)
-        left[:, last:].addmm_(errors, factor[first:last, last:], alpha=-1)
+        remaining[:, last:].addmm_(errors, factor[first:last, last:], alpha=-1)
     return lay_out_int4(numbers, scales)
 
 

@@ -23,7 +23,7 @@ from pellucid.vitals.call.answer_rows import (
     mixed_groups,
     pair_signs,
 )
-from pellucid.vitals.call.paid_targets import UNCERTAIN, names_targets, target_weights
+from pellucid.vitals.call.place_weights import UNCERTAIN, names_targets, target_weights
 from pellucid.vitals.taps.outputs import output_attribute
 from pellucid.vitals.taps.recorded_call import is_plain
 

@@ -88,8 +88,9 @@ class Repetition:
             torch.rand((), device=device)
             torch.rand(())
             after = self(arguments)
-        same_shape = after is not None and after.shape == before.shape
-        return float(change(before, after).max()) if after is not None and same_shape else 0.0
+        if after is None or after.shape != before.shape:
+            return 0.0
+        return float(change(before, after).max())
 
     @contextmanager
     def noting(self, note: Callable[[str, nn.Module, Any], None]) -> Generator[None]:

@@ -30,10 +30,6 @@ _PLAIN = 0.999
 _PEAK = 1.5
 #: So many places are enough to see whether the gradient adds up to 0.
 _BALANCED = 64
-#: Of one side of a gradient, at least so much is the target's: all but rounding.
-_NAMED = 0.99
-#: The weight of a target that is as good as certain does not show in its gradient.
-UNCERTAIN = 1e-3
 #: A token that is nearly sure has a gradient of rounding errors, and one that is nearly impossible
 #: one of 0.
 _NEARLY_SURE, _TINY = 0.999, 1e-20
@@ -87,33 +83,6 @@ class PaidTargets:
             "targets.power": self.power,
         }
         return {id: value for id, value in numbers.items() if value is not None}
-
-
-def names_targets(gradient: Tensor) -> tuple[Tensor, Tensor]:
-    """Whether each place's gradient names a token that becomes likelier, and one less likely.
-
-    The gradient of a cross-entropy is w (softmax(z) - y). Its one negative number names the target,
-    and so does the one positive number of a loss that is turned round. With one likely alternative,
-    both signs name a token.
-
-    Args:
-        gradient: (..., vocab) of the loss by the logits.
-    """
-    positive, negative = gradient.clamp(min=0).sum(-1), (-gradient).clamp(min=0).sum(-1)
-    return -gradient.amin(-1) > _NAMED * negative, gradient.amax(-1) > _NAMED * positive
-
-
-def target_weights(gradient: Tensor, p: Tensor, targets: Tensor) -> Tensor:
-    """w = -g_y / (1 - p_y): what targets weigh in a loss, negative where they are pushed down.
-
-    Args:
-        gradient: (..., vocab) of the loss by the logits.
-        p: (..., vocab), the probabilities.
-        targets: (...), the target y of each place.
-    """
-    y = targets[..., None]
-    doubt = (1 - p.gather(-1, y)).clamp_min(UNCERTAIN)
-    return (-gradient.gather(-1, y) / doubt)[..., 0]
 
 
 def first_places(tensor: Tensor, rows: int) -> Tensor:

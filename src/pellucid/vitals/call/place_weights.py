@@ -16,8 +16,37 @@ _MIN_PLACES, _MAX_PLACES = 8, 64
 _TINY = 1e-30
 #: The logarithms of p differ by so much, and a line explains so much of the weights' logarithms.
 _SPREAD, _LINE = 0.05, 0.98
-#: The weight of a target that is nearly certain is rounding.
-_NEARLY_SURE = 0.999
+#: Of one side of a gradient, at least so much is the target's: all but rounding.
+_NAMED = 0.99
+#: The weight of a target that is as good as certain does not show in its gradient.
+UNCERTAIN = 1e-3
+
+
+def names_targets(gradient: Tensor) -> tuple[Tensor, Tensor]:
+    """Whether each place's gradient names a token that becomes likelier, and one less likely.
+
+    The gradient of a cross-entropy is w (softmax(z) - y). Its one negative number names the target,
+    and so does the one positive number of a loss that is turned round. With one likely alternative,
+    both signs name a token.
+
+    Args:
+        gradient: (..., vocab) of the loss by the logits.
+    """
+    positive, negative = gradient.clamp(min=0).sum(-1), (-gradient).clamp(min=0).sum(-1)
+    return -gradient.amin(-1) > _NAMED * negative, gradient.amax(-1) > _NAMED * positive
+
+
+def target_weights(gradient: Tensor, p: Tensor, targets: Tensor) -> Tensor:
+    """w = -g_y / (1 - p_y): what targets weigh in a loss, negative where they are pushed down.
+
+    Args:
+        gradient: (..., vocab) of the loss by the logits.
+        p: (..., vocab), the probabilities.
+        targets: (...), the target y of each place.
+    """
+    y = targets[..., None]
+    doubt = (1 - p.gather(-1, y)).clamp_min(UNCERTAIN)
+    return (-gradient.gather(-1, y) / doubt)[..., 0]
 
 
 def own_share(
@@ -61,22 +90,20 @@ def power_of_p(
     """
     places = is_plain.nonzero()[:_MAX_PLACES]
     g, z = (x[*places.T].double() for x in (gradient, logits))
-    p = z.softmax(-1)
-    y = g.argmin(-1, keepdim=True)
-    of_target = p.gather(-1, y)[:, 0]
-    is_open = (of_target < _NEARLY_SURE) & (of_target > 0)
+    p, y = z.softmax(-1), g.argmin(-1)
+    of_target = p.gather(-1, y[:, None])[:, 0]
+    is_open = (1 - of_target > UNCERTAIN) & (of_target > 0)
     if int(is_open.sum()) < _MIN_PLACES:
         return None
-    of_target = of_target[is_open]
-    log_w = (-g.gather(-1, y)[:, 0][is_open] / (1 - of_target)).log()
-    log_p = of_target.log()
+    log_w = target_weights(g, p, y)[is_open].log()
+    log_p = of_target[is_open].log()
     from_w, from_p = log_w - log_w.mean(), log_p - log_p.mean()
     spread = from_p.square().sum()
     if float(spread) < _SPREAD**2 * len(log_p):
         return None
     slope = (from_w * from_p).sum() / spread
-    left = (from_w - slope * from_p).square().sum()
-    return float(slope) if float(left) <= (1 - _LINE) * float(from_w.square().sum()) else None
+    unexplained = float((from_w - slope * from_p).square().sum())
+    return float(slope) if unexplained <= (1 - _LINE) * float(from_w.square().sum()) else None
 
 
 def _from_row(x: Tensor, is_paid: Tensor) -> Tensor:

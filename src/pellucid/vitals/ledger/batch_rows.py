@@ -70,10 +70,10 @@ def overlaps(batches: Sequence[Tensor | None]) -> Float[Tensor, " batches"]:
         if before is None or places is None:
             continue
         rows, time = (min(sizes) for sizes in zip(before.shape, places.shape, strict=True))
-        one, other = before[:rows, :time], places[:rows, :time]
-        n_either = (one | other).sum()
-        share = (one & other).sum() / n_either.clamp_min(1)
-        is_known = one.any() & other.any() & (2 * n_either < one.numel())
+        before, places = before[:rows, :time], places[:rows, :time]
+        n_either = (before | places).sum()
+        share = (before & places).sum() / n_either.clamp_min(1)
+        is_known = before.any() & places.any() & (2 * n_either < before.numel())
         shares[i] = torch.where(is_known, share, -1.0)
     device = next((places.device for places in batches if places is not None), None)
     return torch.stack([share.to(device) for share in shares])

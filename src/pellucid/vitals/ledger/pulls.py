@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from pellucid.vitals.call.paid_targets import names_targets, target_weights
+from pellucid.vitals.call.place_weights import names_targets, target_weights
 from pellucid.vitals.taps.outputs import output_attribute
 
 #: Fewer named places say nothing; and more classes than these are not counted.
