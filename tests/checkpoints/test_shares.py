@@ -12,9 +12,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from pellucid.checkpoints import Checkpoint, Place, Shares, load, save, write_own
-from pellucid.checkpoints.files import MANIFEST, file_sha256
+from pellucid.checkpoints.files import MANIFEST
 from pellucid.cli import main
 from pellucid.errors import CheckpointError
+from pellucid.reader import file_sha256
 from support.ranks import finish, start_ranks
 from support.tiny import ADAMW, SHARING, TINY, write_text
 

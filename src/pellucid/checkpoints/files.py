@@ -12,7 +12,6 @@ Everything that is read is verified first, and nothing is ever unpickled.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -98,7 +97,8 @@ def save(folder: Path, checkpoint: Checkpoint, *, run_id: str = "", replace: boo
             "pellucid": __version__,
             "name": folder.name,
             "run": run_id,
-            "sha256": sums | {name: file_sha256(partial / name) for name in (*groups, STATE)},
+            "sha256": sums
+            | {name: reader.file_sha256(partial / name) for name in (*groups, STATE)},
         }
         (partial / MANIFEST).write_text(json_text(manifest, indent=1), encoding="utf-8")
 
@@ -119,7 +119,7 @@ def write_own(folder: Path, checkpoint: Checkpoint, rank: int) -> dict[str, str]
     for group, tensors in groups.items():
         file = folder / file_of(group, rank)
         write_shares(file, tensors, checkpoint.shares.places)
-        sums[file.name] = file_sha256(file)
+        sums[file.name] = reader.file_sha256(file)
     return sums
 
 
@@ -140,7 +140,7 @@ def verify(folder: Path) -> None:
         file = folder / name
         if not file.is_file():
             raise CheckpointError(f"{file} is missing: the checkpoint is damaged")
-        if file_sha256(file) != expected:
+        if reader.file_sha256(file) != expected:
             raise CheckpointError(f"{file} is damaged: its content differs from the saved one")
 
 
@@ -265,9 +265,3 @@ def own_files(folder: Path, run_id: str) -> tuple[str, ...] | None:
     if folder.is_symlink() or owner != (run_id, folder.name):
         return None
     return (*sums, MANIFEST)
-
-
-def file_sha256(file: Path) -> str:
-    """The checksum of a file."""
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -18,7 +18,7 @@ from typing import Any
 from pellucid.disk import write_text
 from pellucid.errors import PellucidError
 from pellucid.json_text import json_text
-from pellucid.reader import read_json_table
+from pellucid.reader import file_sha256, read_json_table
 
 #: Smaller files are read every time.
 _LARGE = 2**20
@@ -28,12 +28,6 @@ _SETTLE_SECONDS = 3
 _KEY = "pellucid remembers these hashes"
 #: The cache has the latest files, so many.
 _MAX_HASHES = 10_000
-
-
-def file_sha256(file: Path) -> str:
-    """The SHA-256 of a file, read from its first byte to its last."""
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 @cache

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from pellucid.data.array_writer import Journal, Values, journaled_folder
-from pellucid.data.checksums import file_sha256, own_code
+from pellucid.data.checksums import own_code
 from pellucid.data.documents import ReadCounts
 from pellucid.data.encode import EncodedCounts, OnProgress, encode_pieces, hash_pieces, id_type
 from pellucid.data.manifest import (
@@ -29,6 +29,7 @@ from pellucid.data.pieces import LONGEST_PIECE
 from pellucid.data.split import CorpusSide, DividedCorpus
 from pellucid.data.store import PreparedData, open_prepared
 from pellucid.json_text import json_text
+from pellucid.reader import file_sha256
 from pellucid.tokenizers.tokenizer import Tokenizer
 from pellucid.version import FORMAT
 

@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.data.array_writer import JOURNAL, Values, journaled_folder
-from pellucid.data.checksums import file_sha256
 from pellucid.data.example import Form
 from pellucid.data.manifest import (
     DATA_FILES,
@@ -36,6 +35,7 @@ from pellucid.data.store import Indices, PreparedData, gather, open_prepared
 from pellucid.data.table_rows import Row
 from pellucid.disk import remove_file
 from pellucid.errors import TextError
+from pellucid.reader import file_sha256
 from pellucid.version import FORMAT
 
 #: Numbers and characters of text that are collected before they go to the arrays.

@@ -28,7 +28,6 @@ import numpy.typing as npt
 
 from pellucid import config
 from pellucid.config import decode
-from pellucid.data.checksums import file_sha256
 from pellucid.data.manifest import (
     DIGESTS,
     EXAMPLE_MANIFEST,
@@ -42,7 +41,7 @@ from pellucid.data.manifest import (
 from pellucid.data.order import Ring
 from pellucid.data.shards import RemoteTokens
 from pellucid.errors import PellucidError, TextError
-from pellucid.reader import LARGE, read_json_table, read_text
+from pellucid.reader import LARGE, file_sha256, read_json_table, read_text
 
 Indices = npt.NDArray[np.int64]
 

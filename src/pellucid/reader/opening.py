@@ -7,6 +7,7 @@ end, and opening it can change it, so pellucid refuses it without opening it.
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import reprlib
@@ -236,3 +237,9 @@ def short(value: object) -> str:
     """As `repr`, cut to fit into a message."""
     text = _SHORT.repr(value)
     return text if len(text) <= 100 else f"{text[:97]}..."
+
+
+def file_sha256(file: Path) -> str:
+    """The SHA-256 of a file, read from its first byte to its last."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

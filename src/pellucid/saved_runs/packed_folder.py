@@ -22,7 +22,6 @@ import torch
 from torch import Tensor
 
 from pellucid import reader
-from pellucid.checkpoints.files import file_sha256
 from pellucid.disk import write_folder, write_text
 from pellucid.errors import CheckpointError
 from pellucid.json_text import json_text
@@ -108,7 +107,7 @@ class PackedFolder:
             if not _is_same(records[source.name], source, stamps[source.name]):
                 raise CheckpointError(f"they were made from another {source.name}")
         file = self.path / _MATRICES
-        if not file.is_file() or file_sha256(file) != manifest.get("sha256"):
+        if not file.is_file() or reader.file_sha256(file) != manifest.get("sha256"):
             raise CheckpointError(f"{_MATRICES} is damaged: its content differs from the saved one")
         new_records = {name: records[name] | stamp for name, stamp in stamps.items()}
         if new_records != records:  # it was copied: the next start needs no checksum of its files
@@ -123,13 +122,14 @@ class PackedFolder:
             return
         memory, others = packed
         sources = {
-            file.name: stamps[file.name] | {"sha256": file_sha256(file)} for file in self._sources
+            file.name: stamps[file.name] | {"sha256": reader.file_sha256(file)}
+            for file in self._sources
         }
 
         def write(folder: Path) -> None:
             widest_first = sorted(others.items(), key=lambda item: -item[1].itemsize)  # aligned
             _write_tensors(folder / _MATRICES, {_ROOM: memory, **dict(widest_first)})
-            checksum = file_sha256(folder / _MATRICES)
+            checksum = reader.file_sha256(folder / _MATRICES)
             manifest = self._description() | {"sources": sources, "sha256": checksum}
             (folder / _MANIFEST).write_text(json_text(manifest), encoding="utf-8")
 
@@ -170,7 +170,7 @@ def _is_same(record: object, file: Path, stamp: Mapping[str, int]) -> bool:
     table = cast("dict[str, object]", record)
     if stamp.items() <= table.items():
         return True
-    return table.get("bytes") == stamp["bytes"] and table.get("sha256") == file_sha256(file)
+    return table.get("bytes") == stamp["bytes"] and table.get("sha256") == reader.file_sha256(file)
 
 
 def _write_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-from pellucid.data.checksums import file_sha256
 from pellucid.data.manifest import (
     DIGESTS,
     TEXT_FILES,
@@ -22,7 +21,7 @@ from pellucid.data.manifest import (
 from pellucid.disk import remove_file
 from pellucid.errors import ConfigError, TextError
 from pellucid.hub import UrlStore, is_url
-from pellucid.reader import read_bytes
+from pellucid.reader import file_sha256, read_bytes
 from pellucid.tokenizers.special_tokens import SETTINGS
 
 TOKENIZER = "tokenizer.json"
