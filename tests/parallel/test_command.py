@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -15,7 +16,7 @@ from pellucid.runs import RunFolder, read_events
 from pellucid.saved_runs.load import read_plan
 from pellucid.training import Logged
 from support.ranks import finish, free_port, start_rank, start_ranks
-from support.tiny import TINY, write_text
+from support.tiny import ADAMW, TINY, write_text
 
 SETTINGS = (*TINY, "text.held_out=0.2", "training.batch_size=6", "training.accumulation=6")
 
@@ -58,6 +59,15 @@ next_token.evaluate_text = evaluate_or_failure
 sys.exit(main(sys.argv[1:]))
 """,
 }
+
+_JUDGE = """
+def judge(row, answer):
+    with open("calls", "a", encoding="utf-8") as file:
+        file.write(".")
+    return float(len(answer) % 7)
+"""
+_WITH_ADAMW = [word for setting in ADAMW for word in ("--set", setting)]
+_LONGER = ("--set", "model.context_length=96")
 
 
 def words_of(folder: Path, *more: str, steps: int = 8) -> list[str]:
@@ -185,3 +195,33 @@ def test_a_rank_that_fails_alone_stops_all_and_its_updates_are_saved(
     assert main(["train", "--resume", str(run), "--allow-drift", "--no-vitals"]) == 0
     # another test has made more updates of the first run
     assert losses(run) == pytest.approx(losses(two[0])[:8], abs=1e-3)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("shard", ["none", "full"])
+def test_ranks_learn_from_one_reward_that_judges_each_answer_once(
+    shard: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "rows.json").write_text(
+        json.dumps([{"prompt": f"{number} and"} for number in range(40)]), encoding="utf-8"
+    )
+    (tmp_path / "judge.py").write_text(_JUDGE, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert main(words_of(tmp_path, "--out", "begun", *_WITH_ADAMW, *_LONGER, steps=2)) == 0
+    curves, calls = {}, {}
+    for size in (1, 2):
+        run = tmp_path / f"by {size}"
+        words = ["-m", "pellucid", "train", "rows.json", "--objective", "policy-gradient"]
+        words += ["--from", "begun", "--reward", "judge:judge", "--out", str(run), "--steps", "3"]
+        words += ["--set", "training.batch_size=8", "--set", "objective.n_samples=2", *_WITH_ADAMW]
+        words += ["--set", "training.precision=float32", "--set", "objective.max_new_tokens=8"]
+        words += ["--set", f"parallel.shard={shard}"]
+        words = words[:-2] if size == 1 else words
+        ends = finish(start_ranks(size, words, tmp_path))
+        assert [code for code, _, _ in ends] == [0] * size, ends
+        curves[size] = losses(run)
+        calls[size] = len((tmp_path / "calls").read_text(encoding="utf-8"))
+        (tmp_path / "calls").unlink()
+    assert curves[2] == pytest.approx(curves[1], abs=1e-4)
+    # whoever has whole weights times an update of 8 answers before the run
+    assert calls[2] == calls[1] - (8 if shard == "full" else 0)

@@ -54,16 +54,9 @@ def policy_gradient_task(inputs: TaskInputs) -> Task:
     )
     precision = find_precision(run.training.precision, inputs.model.device)
 
-    latest: dict[tuple[int, int], RolloutBatch] = {}
-
     def batch(position: int, n: int) -> RolloutBatch:
-        # watchers ask for the batch too: the reward may be slow, so it judges each answer once
-        if (position, n) not in latest:
-            prompts = order.batch(position // n_samples, n // n_samples)
-            rollout_batch = rollouts.batch(prompts, position, precision)
-            latest.clear()
-            latest[position, n] = rollout_batch
-        return latest[position, n]
+        prompts = order.batch(position // n_samples, n // n_samples)
+        return rollouts.batch(prompts, position, precision)
 
     def evaluate(examples: Examples, precision: Precision) -> HeldOut:
         return rollouts.evaluate(examples, rows, precision)

@@ -159,6 +159,7 @@ class Job:
     row_multiple: int | None = None
     average: WeightAverage | None = None
     own_rows: Callable[[int, int, slice], tuple[Batch, int]] | None = None
+    _latest: dict[tuple[int, int], Batch] = field(default_factory=dict, init=False)
 
     @property
     def total_steps(self) -> int:
@@ -201,7 +202,12 @@ class Job:
         Raises:
             PellucidError: a reward failed.
         """
-        return self._cut(self.batch(self.rows_before(step), self._count_rows(step)), step)
+        return self._cut(self._whole_batch(step), step)
+
+    @property
+    def latest_batch(self) -> Batch | None:
+        """The latest whole batch that this rank made; None if it makes its own rows alone."""
+        return next(iter(self._latest.values()), None)
 
     def own_batch_of(self, step: int) -> Batch:
         """This rank's rows of `batch_of`; where that is possible, no others are read.
@@ -215,11 +221,20 @@ class Job:
         first = self.world.data_rank * n_rows // n_ranks
         rows = slice(first, first + n_rows // n_ranks)
         if self.own_rows is None:
-            batch = self.batch(self.rows_before(step), n_rows).part(rows)
+            batch = self._whole_batch(step).part(rows)
         else:
             part, n_supervised = self.own_rows(self.rows_before(step), n_rows, rows)
             batch = replace(part, n_supervised=n_supervised)
         return self._cut(batch, step)
+
+    def _whole_batch(self, step: int) -> Batch:
+        """The latest is kept: a policy samples its answers, and a reward judges them, once."""
+        place = self.rows_before(step), self._count_rows(step)
+        if place not in self._latest:
+            batch = self.batch(*place)
+            self._latest.clear()
+            self._latest[place] = batch
+        return self._latest[place]
 
     def _count_rows(self, step: int) -> int:
         return self.timetable.short_updates().get(step + 1) or self.whole_rows(step)

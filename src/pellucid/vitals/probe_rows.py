@@ -36,13 +36,14 @@ class Rows:
     def __init__(self, job: Job, first: Batch | None) -> None:
         self._job = job
         self._rows = None if first is None else _first_rows(first)
-        #: finished updates when the run begins or resumes
-        self.step = 0
 
-    def probe(self) -> Probe:
-        """A probe of the first batch, or of the current one if batches are sampled."""
+    def probe(self) -> Probe | None:
+        """A probe of the first batch, or of the latest one if batches are sampled."""
         if self._rows is None:
-            self._rows = _first_rows(self._job.batch_of(self.step))
+            # a look makes no batch of its own: a reward judges each answer once, for all ranks
+            if (latest := self._job.latest_batch) is None:
+                return None
+            self._rows = _first_rows(latest)
         return probe_of(self._job.model, self._rows)
 
     def other(self) -> tuple[Other, Callable[[], Tensor | None]] | None:

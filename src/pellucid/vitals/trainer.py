@@ -71,26 +71,23 @@ def _watched(options: dict[str, Any], job: Job, observer: Observer) -> Generator
     if started is None:
         yield _ignore
         return
-    watch, job_rows = started
-    with watch:
-        yield _Observer(watch, job_rows, observer, job)
+    with started as watch:
+        yield _Observer(watch, observer, job)
 
 
 def _ignore(event: Event) -> None:
     """Observes a training that could not be watched."""
 
 
-def _begin(job: Job, options: dict[str, Any]) -> tuple[Watch, Rows]:
+def _begin(job: Job, options: dict[str, Any]) -> Watch:
     batch_size = job.settings.batch_size
     # each update samples its own answers, and your code rewards them: do not run it for a reading
     first = None if isinstance(job.objective, PolicyGradient) else job.batch(0, batch_size)
     job_rows = Rows(job, first)
-    # answers are sampled by all ranks in step, so no look of a rank may sample them
-    is_sampled = isinstance(job.objective, PolicyGradient) and job.world.is_sharded
     watch = Watch(
         job.model,
         job.optimiser.parts,
-        probe=_no_probe if is_sampled else job_rows.probe,
+        probe=job_rows.probe,
         reference=None,
         clip_norm=job.settings.clip_norm,
         **options,
@@ -102,11 +99,7 @@ def _begin(job: Job, options: dict[str, Any]) -> tuple[Watch, Rows]:
     watch.judge.excuses = _find_excuses(job)
     watch.trainer_signs = {"gradient.norm"}
     watch.stops_clock = True
-    return watch, job_rows
-
-
-def _no_probe() -> None:
-    """There are no rows to look at."""
+    return watch
 
 
 def _find_excuses(job: Job) -> dict[str, str]:
@@ -127,9 +120,8 @@ def _find_excuses(job: Job) -> dict[str, str]:
 class _Observer:
     """Passes the run's events to a watch, and its signs to the run."""
 
-    def __init__(self, watch: Watch, job_rows: Rows, observer: Observer, job: Job) -> None:
+    def __init__(self, watch: Watch, observer: Observer, job: Job) -> None:
         self._watch = watch
-        self._job_rows = job_rows
         self._observer = observer
         self._job = job
         # the loss of a policy is log P of its own samples: it need not fall
@@ -153,7 +145,7 @@ class _Observer:
                 if isinstance(event, events.Started) and not self._watch.judge.counts_tokens:
                     self._watch.judge.guessing = event.guessing_nats
                 if isinstance(event, events.Resumed):
-                    self._watch.updates = self._job_rows.step = event.step
+                    self._watch.updates = event.step
                     self._watch.guard("earlier readings", self._recall, event.step)
                 self._watch.resume()
             case events.Logged():
