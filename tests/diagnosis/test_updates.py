@@ -170,6 +170,14 @@ def test_what_later_updates_show_is_named(changes: dict[str, Any], code: str | N
     assert code in codes if code else codes == []
 
 
+@pytest.mark.parametrize(("lost", "severity"), [(0.02, "note"), (0.6, "warn")])
+def test_weights_in_bfloat16_are_a_note_while_steps_arrive(lost: float, severity: str) -> None:
+    facts = replace(healthy().facts, weights="bfloat16")
+    mark = Mark(n_seen=20, n_seeable=20, first=1, values=[lost] * 20)
+    (finding,) = diagnose(replace(healthy(), facts=facts, marks={"lost": mark}))
+    assert (finding.code, finding.severity) == ("NUM001", severity)
+
+
 @pytest.mark.parametrize("name", ["noise", "gradient_bound"])
 def test_short_noise_and_cut_gradients_are_notes_while_the_loss_falls(name: MarkName) -> None:
     mark = Mark(n_seen=20, n_seeable=20, first=2, values=[0.8] * 20)
