@@ -134,6 +134,9 @@ def test_a_loss_of_a_coin_at_every_update_compares_equal_sides(
 
 
 ROUNDED = Mark(n_seen=20, n_seeable=20, first=2, values=[0.5] * 20)
+AT_BOUND = Mark(n_seen=20, n_seeable=20, first=1, values=[0.3] * 20)
+NOISE = Mark(n_seen=20, n_seeable=20, first=2, values=[3.0] * 20)
+CUT = {"batch.cut_length": (Reading(1, 5.0, "sick"),)}
 LOWERED = Mark(n_seen=4, n_seeable=8, first=1, values=[1.0] * 4)
 
 
@@ -146,6 +149,17 @@ LOWERED = Mark(n_seen=4, n_seeable=8, first=1, values=[1.0] * 4)
         ({"marks": {"lowered": LOWERED}}, None),
         ({"marks": {"lowered": LOWERED}, "losses": ((1, GUESSING), (60, GUESSING))}, "LOS009"),
         ({"signs": {"targets.class_weights": (Reading(9, 25.0, "sick"),)}}, "LOS019"),
+        ({"signs": {"targets.class_smoothing": (Reading(9, 0.9, "sick"),)}}, "LOS013"),
+        (
+            {"signs": {"targets.gap": (Reading(24, 0.4, "sick"), Reading(40, 9.0, "sick"))}},
+            "LOS005",
+        ),
+        ({"signs": {"targets.gap": (Reading(24, 0.4, "sick"), Reading(40, 0.1, ""))}}, None),
+        ({"signs": {"batch.highest": (Reading(1, 0.7, "sick"),)}}, "DAT024"),
+        ({"signs": CUT}, "DAT015"),
+        ({"signs": CUT, "marks": {"same_length": LOWERED}}, None),
+        ({"marks": {"weight_bound": AT_BOUND}}, "UPD012"),
+        ({"marks": {"noise": NOISE}}, "UPD011"),
         ({"signs": {"targets.started": (Reading(1, 1.0, "sick"),)}}, "DAT013"),
         ({"facts": replace(healthy().facts, betas=(0.999, 0.9995))}, "OPT018"),
         ({"facts": replace(healthy().facts, betas=(0.98, 0.99))}, None),
@@ -154,6 +168,24 @@ LOWERED = Mark(n_seen=4, n_seeable=8, first=1, values=[1.0] * 4)
 def test_what_later_updates_show_is_named(changes: dict[str, Any], code: str | None) -> None:
     codes = [finding.code for finding in diagnose(replace(healthy(), **changes))]
     assert code in codes if code else codes == []
+
+
+@pytest.mark.parametrize(("lost", "severity"), [(0.02, "note"), (0.6, "warn")])
+def test_weights_in_bfloat16_are_a_note_while_steps_arrive(lost: float, severity: str) -> None:
+    facts = replace(healthy().facts, weights="bfloat16")
+    mark = Mark(n_seen=20, n_seeable=20, first=1, values=[lost] * 20)
+    (finding,) = diagnose(replace(healthy(), facts=facts, marks={"lost": mark}))
+    assert (finding.code, finding.severity) == ("NUM001", severity)
+
+
+@pytest.mark.parametrize("name", ["noise", "gradient_bound"])
+def test_short_noise_and_cut_gradients_are_notes_while_the_loss_falls(name: MarkName) -> None:
+    mark = Mark(n_seen=20, n_seeable=20, first=2, values=[0.8] * 20)
+    (finding,) = diagnose(replace(healthy(), marks={name: mark}))
+    assert (finding.code, finding.severity) == (
+        "UPD011" if name == "noise" else "UPD012",
+        "note",
+    )
 
 
 def test_a_loop_of_several_tasks_is_not_judged_by_its_first_call() -> None:

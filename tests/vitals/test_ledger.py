@@ -24,6 +24,7 @@ from pellucid.vitals.taps.hooks import Hooks
 from support.foreign import adam, ids_of, loss_of, made
 
 CPU = torch.device("cpu")
+NO_MATRIX = torch.zeros(0, 32, dtype=torch.long)
 
 
 def numbers(**changes: float) -> dict[str, float]:
@@ -65,7 +66,8 @@ def test_statistics_are_those_of_the_numbers_on_the_page() -> None:
     page.after[2, :3] = page.before[2, :3]
     decay = torch.tensor([0.5, 0.5, 0, 0, 0, 0])
     narrow = torch.tensor([True] * 6)
-    stats = page.statistics(3, decay, narrow, slice(0, 3))
+    matrices = torch.arange(6)[None]
+    stats = page.statistics(3, decay, narrow, slice(0, 3), matrices)
     table = dict(zip(COLUMNS, stats.T, strict=True))
     assert stats.shape == (3, len(COLUMNS))
     rms = torch.linalg.vector_norm(page.after[:3] - page.before[:3], dim=1) / 6**0.5
@@ -83,7 +85,7 @@ def test_statistics_are_those_of_the_numbers_on_the_page() -> None:
     page.before[1:3] = page.after[:2] - 0.9 * (page.after[:2] - page.before[:2])
     page.after[1] = page.before[1] + 1
     page.before[2] = page.after[1] - 0.9
-    undone = page.statistics(3, decay, narrow, slice(0, 3))[:, COLUMNS.index("undone")]
+    undone = page.statistics(3, decay, narrow, slice(0, 3), matrices)[:, COLUMNS.index("undone")]
     torch.testing.assert_close(undone, torch.tensor([-1, 0.9, 0.9], dtype=torch.float64))
     pull = 0.5 * page.before[0, :2].norm() / page.gradient[0, :2].norm()
     torch.testing.assert_close(table["pull"][0], pull)
@@ -111,7 +113,7 @@ def test_weights_that_something_else_moves_are_not_those_that_go_back() -> None:
         page.after[0] = torch.tensor([1.0, -1.0, 2.0, -2.0])
         page.before[1] = page.after[0] + torch.tensor(gap)
         numbers = torch.zeros(4)
-        table = page.statistics(2, numbers, numbers.bool(), slice(0, 1))
+        table = page.statistics(2, numbers, numbers.bool(), slice(0, 1), NO_MATRIX)
         return table[1, COLUMNS.index("aside")].item()
 
     assert aside([-0.5, 0.5, -0.5, 0.5]) == 0
@@ -216,7 +218,7 @@ def test_weights_of_32_bits_that_are_rounded_to_16_are_marked() -> None:
         page.before[0] = torch.randn(64, generator=torch.Generator().manual_seed(2)).bfloat16()
         page.after[0] = page.before[0] * 1.0001
         page.before[1] = page.after[0].bfloat16() if rounds else page.after[0]
-        stats = page.statistics(2, torch.zeros(64), torch.zeros(64).bool(), slice(0, 1))
+        stats = page.statistics(2, torch.zeros(64), torch.zeros(64).bool(), slice(0, 1), NO_MATRIX)
         return stats[1, COLUMNS.index("rounded")].item()
 
     assert share(rounds=True) > 0.9

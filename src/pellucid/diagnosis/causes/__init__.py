@@ -2,6 +2,7 @@
 
 from pellucid.diagnosis.causes import (
     architecture,
+    bounds,
     call,
     config_warnings,
     data,
@@ -29,6 +30,7 @@ CAUSES: tuple[Cause, ...] = (
     *initialisation.CAUSES,
     *rates.CAUSES,
     *updates.CAUSES,
+    *bounds.CAUSES,
     *optimiser.CAUSES,
     *non_finite.CAUSES,
     *objective.CAUSES,

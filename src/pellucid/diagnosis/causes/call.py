@@ -34,6 +34,12 @@ def visible_padding(view: HistoryView) -> Candidate | None:
     return suspect("ATT003/call", value=value, step=readings[0].step, severity=severity)
 
 
+def _is_always_as_long(view: HistoryView) -> bool:
+    """Whether rows stay as long, as far as was seen: batches of equally long texts do not."""
+    mark = view.history.marks.get("same_length")
+    return mark is None or mark.share > limit("DAT015", "same")
+
+
 def _knows_less(view: HistoryView) -> bool:
     """Whether the loss is higher than that of the model's own logits.
 
@@ -128,6 +134,7 @@ CAUSES: tuple[Cause, ...] = (
     OfTargets(Comparison("LOS003/call", "targets.scrambled", (">", "share"), n=1)),
     shifted_rows,
     Comparison("LOS019", "targets.class_weights", (">", "factor"), n=1),
+    Comparison("LOS013/classes", "targets.class_smoothing", (">", "smoothing"), n=1),
     Comparison("LOS005/balance", "targets.unbalanced", (">", "balance"), n=1),
     Comparison("LOS005/untouched", "targets.untouched", (">", "untouched"), n=1),
     of_probabilities,
@@ -151,7 +158,8 @@ CAUSES: tuple[Cause, ...] = (
     swapped_texts,
     Comparison("DAT014", "batch.one_token", (">", "share"), n=1),
     Comparison("DAT015", "batch.length", ("<", "length"), n=1),
-    Comparison("DAT015/cut", "batch.cut_length", ("<", "cut"), n=1),
+    Comparison("DAT015/cut", "batch.cut_length", ("<", "cut"), n=1, condition=_is_always_as_long),
+    Comparison("DAT024", "batch.highest", (">", "share"), n=1),
     Comparison("DAT016", "batch.doubled_start", (">", "share"), n=1),
     Comparison("DAT019/call", "targets.unended", (">", "share"), n=1),
     Comparison("DAT019/absent", "targets.endless", (">", "share"), n=1),

@@ -120,12 +120,29 @@ def _usual_update(view: HistoryView) -> float | None:
     return view.usual("update.ratio")
 
 
+def short_weights(view: HistoryView) -> Candidate | None:
+    """Weights in bfloat16: a note if the loss falls and most numbers of each step arrive."""
+    if view.facts.weights != "bfloat16":
+        return None
+    mark = view.history.marks.get("lost")
+    arrives = (
+        mark is not None
+        and mark.n_seeable >= limit("UPD003", "times")
+        and mark.share * mark.value < limit("NUM001", "share")
+    )
+    return suspect(
+        "NUM001/history",
+        value=view.facts.weights,
+        update=_usual_update(view),
+        step=0,
+        severity="note" if arrives and view.goes_well else None,
+    )
+
+
 CAUSES: tuple[Cause, ...] = (
     not_finite,
     underflow,
-    Comparison(
-        "NUM001/history", "facts.weights", ("is", "bfloat16"), further={"update": _usual_update}
-    ),
+    short_weights,
     Comparison(
         "NUM005/history", "facts.weights", ("is", "float16"), further={"update": _usual_update}
     ),

@@ -94,8 +94,9 @@ class CallProbe:
         rows = partial(target_rows.measure, arguments, *self._tokens_and_targets())
         self._add("targets.shared", rows)
         self._add("call.hidden", self._read_mask)
-        if call.ids is not None and call.ids.ndim == 2 and call.paid is not None:
-            self._add("batch.*", partial(text_rows.measure, arguments, call.ids))
+        if call.ids is not None and call.ids.ndim == 2:
+            targets = None if call.paid is None else call.paid.all
+            self._add("batch.*", partial(text_rows.measure, arguments, call.ids, targets))
         if self._may_take(2):
             self._add("call.inputs", self._measure_dependence)
         if arguments.source is not None and self._may_take(2):

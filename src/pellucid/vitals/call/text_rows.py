@@ -12,22 +12,31 @@ from pellucid.vitals.call.arguments import Arguments
 
 #: Fewer rows, and shorter ones, say nothing.
 _FEWEST_ROWS, _SHORTEST = 4, 4
+#: Of fewer kinds of tokens, the highest may well be the most frequent.
+_KINDS = 8
 #: Rows are cut short if the model has room for so many times their length.
 _ROOM = 4
 
 
-def measure(arguments: Arguments, ids: Int[Tensor, "batch time"]) -> dict[str, float]:
+def measure(
+    arguments: Arguments, ids: Int[Tensor, "batch time"], targets: Int[Tensor, "rows time"] | None
+) -> dict[str, float]:
     """The signs of the first batch's ids.
 
     Args:
         arguments: The call.
         ids: All its rows.
+        targets: The target of each place that is paid for; None if outputs are not of places.
     """
-    signs = {"batch.copies": copies(ids)}
+    signs = {"batch.highest": at_highest(arguments, ids, targets)}
+    text = without_end(arguments, ids)
+    if is_cut_short(arguments, text):
+        signs["batch.cut_length"] = float(text.shape[1])
+    if targets is None:
+        return signs
+    signs["batch.copies"] = copies(ids)
     if len(ids) >= _FEWEST_ROWS and ids.shape[1] > _SHORTEST:
         signs["batch.doubled_start"] = doubled_start(ids)
-    if is_cut_short(arguments, ids):
-        signs["batch.cut_length"] = float(ids.shape[1])
     values = (*arguments.call.args, *arguments.call.kwargs.values())
     if not any(isinstance(value, Tensor) and value.is_floating_point() for value in values):
         signs["batch.length"] = float(ids.shape[1])  # no state of an earlier call comes with it
@@ -71,12 +80,19 @@ def copies(ids: Int[Tensor, "batch time"]) -> float:
     return 1 - len(kinds) / len(ids)
 
 
+def without_end(arguments: Arguments, ids: Int[Tensor, "batch time"]) -> Tensor:
+    """The rows without the end token that all of them have at the last place: a cut comes first."""
+    last = ids[:, -1]
+    is_end = int(last[0]) in (*arguments.ends, *arguments.special) and bool((last == last[0]).all())
+    return ids[:, :-1] if is_end and ids.shape[1] > 1 else ids
+
+
 def is_cut_short(arguments: Arguments, ids: Int[Tensor, "batch time"]) -> bool:
     """Whether all rows stop at one place in the middle of their text, far before they have to.
 
     Args:
         arguments: The call.
-        ids: All its rows.
+        ids: All its rows, `without_end`.
     """
     mask, time = arguments.tensor(arguments.mask), ids.shape[1]
     if len(ids) < _FEWEST_ROWS or time < 2 or (arguments.room or 0) < _ROOM * time:
@@ -91,6 +107,40 @@ def _holds(ids: Tensor, arguments: Arguments) -> bool:
     """Whether a token among them has a special meaning, such as an end."""
     special = torch.tensor(arguments.special, dtype=ids.dtype, device=ids.device)
     return bool(torch.isin(ids, special).any())
+
+
+def at_highest(
+    arguments: Arguments, ids: Int[Tensor, "batch time"], targets: Int[Tensor, "rows time"] | None
+) -> float:
+    """The share of tokens that are the highest id, if they lie scattered; 0 otherwise.
+
+    Ids that are cut off at a bound all become it. An image, or padding, is one piece. A mask is no
+    target.
+
+    Args:
+        arguments: The call.
+        ids: All its rows.
+        targets: The target of each place, `IGNORED` where nothing is paid for; None if unknown.
+    """
+    mask = arguments.tensor(arguments.mask)
+    if mask is not None:
+        ids = ids[: len(mask)]
+    is_real = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask != 0
+    if is_real.shape != ids.shape or int(ids.max()) in (*arguments.special, *arguments.ends):
+        return 0.0
+    tokens = ids[is_real]
+    kinds: Tensor = cast("Any", torch).unique(tokens)
+    if len(kinds) < _KINDS:
+        return 0.0
+    is_highest = tokens == kinds[-1]
+    share = float(is_highest.double().mean())
+    n_pieces = int((is_highest[1:] & ~is_highest[:-1]).sum())
+    if n_pieces < share * (1 - share) * len(tokens) / 2:
+        return 0.0
+    paid = None if targets is None else targets[targets >= 0]
+    if paid is not None and len(paid):
+        share = min(share, float((paid == kinds[-1]).double().mean()))
+    return share
 
 
 def doubled_start(ids: Int[Tensor, "batch time"]) -> float:

@@ -11,7 +11,14 @@ from torch import Tensor, nn
 
 from pellucid.training import Guard
 from pellucid.vitals.ledger.batch_rows import Rows
-from pellucid.vitals.ledger.pulls import class_logits, class_pulls, shift_of_rows, token_pulls
+from pellucid.vitals.ledger.pulls import (
+    class_logits,
+    class_pulls,
+    gap_of_places,
+    shift_of_rows,
+    smoothing_sums,
+    token_pulls,
+)
 from pellucid.vitals.ledger.witnesses import gradient_numbers, numbers_of
 from pellucid.vitals.taps.hooks import Hook, Hooks, LastingHook
 from pellucid.vitals.taps.outputs import logits_of
@@ -54,7 +61,12 @@ class Events:
         self.records = False
         #: whether the gradient of the next call's logits is measured
         self.measures_outputs = False
+        #: whether gaps in these gradients are to be measured, and the last measured
+        self.measures_gap = False
+        self.gap: Tensor | None = None
         self.open_calls = (0, 0)
+        #: sums of the line that smoothed labels make, and of how many calls they are
+        self.lines: tuple[Tensor, int] | None = None
         #: the rows of each class, and what they weigh in the loss, as far as was measured
         self.classes: Tensor | None = None
         #: on a parameter, while a page is open
@@ -123,10 +135,11 @@ class Events:
         self.calls += 1
         self.open_calls = (self.calls, self.open_calls[1])
         self.training_calls += module.training
-        if self.measures_outputs and self.records:
+        if self.records or self.measures_gap:
             ids, labels = (None, None) if self._batches is None else self._batches.latest()
             of_rows = class_logits(output, labels)
-            logits = logits_of(output) if of_rows is None else of_rows
+            is_due = of_rows is not None or self.measures_outputs or self.measures_gap
+            logits = (logits_of(output) if of_rows is None else of_rows) if is_due else None
             if logits is not None and logits.requires_grad and is_plain(logits):
                 row_logits = None if of_rows is None else of_rows.detach()
                 measure = partial(self._measure_outputs, row_logits, ids, labels)
@@ -143,6 +156,13 @@ class Events:
         rows = gradient.view(-1, gradient.shape[-1])
         stride = max(1, len(rows) // _TOKENS) | 1
         sampled = rows[::stride]
+        if self.measures_gap and gradient.ndim == 3 and gradient.dtype != torch.float16:
+            self.gap, self.measures_gap = gap_of_places(sampled), False
+        if logits is not None and self.records:
+            sums, n = self.lines or (0, 0)
+            self.lines = (sums + smoothing_sums(gradient, logits, labels), n + 1)
+        if not (self.records and self.measures_outputs):
+            return
         of_places = sampled.abs().sum(-1, dtype=torch.float32)
         total = of_places.sum() * (len(rows) / len(sampled))
         is_known = (of_places > 0).sum() >= (_FEWEST_PAID if stride > 1 else 0)

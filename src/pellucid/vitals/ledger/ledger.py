@@ -13,9 +13,9 @@ from pellucid.training import Guard
 from pellucid.vitals.async_metrics import AsyncMetrics, Column
 from pellucid.vitals.ledger.batch_rows import masked_places
 from pellucid.vitals.ledger.events import Batches, Events
-from pellucid.vitals.ledger.marks import Mark, MarkName, Marks, Row, rows_of
-from pellucid.vitals.ledger.page import COLUMNS, Page, copy_into
-from pellucid.vitals.ledger.pulls import unevenness
+from pellucid.vitals.ledger.marks import Mark, MarkName, Marks, Row
+from pellucid.vitals.ledger.page import Page, copy_into, rows_of
+from pellucid.vitals.ledger.pulls import class_smoothing, unevenness
 from pellucid.vitals.ledger.witnesses import Witnesses, age_of
 from pellucid.vitals.overhead_budget import OverheadBudget
 from pellucid.vitals.schedule import LookSchedule
@@ -29,6 +29,9 @@ _FIRST, _ROWS = 8, 32
 _RETRIED = 8
 #: Pages on which the gradients of logits are measured: what they show holds from the first update.
 _OUTPUT_PAGES = 1
+#: Every so many updates, gaps in these gradients are measured: a bound of the logits shows once
+#: they reach it.
+_GAPS = 16
 #: The share of the budget that the ledger may take.
 SHARE = 0.5
 COLUMN = "ledger"
@@ -150,6 +153,10 @@ class Ledger:
         if is_full or (page is None and step % _RETRIED == 0):
             self._open(step + 1)
         self.events.clear()
+        if self.events.gap is not None:
+            metrics.record("targets.gap", self.events.gap)
+            self.events.gap = None
+        self.events.measures_gap = step % _GAPS == 0
         self._pay(started)
 
     @torch.no_grad()
@@ -159,12 +166,16 @@ class Ledger:
         if page is None or witnesses is None or not rows:
             return
         decay, narrow = witnesses.coupled_decay(), witnesses.narrow()
-        numbers = page.statistics(len(rows), decay, narrow, self._hooked)
+        matrices = witnesses.matrix_columns()
+        numbers = page.statistics(len(rows), decay, narrow, self._hooked, matrices)
         metrics.record(COLUMN, numbers, ("",) * numbers.numel())
         self._pages_sent.append(rows)
         if self.events.classes is not None:
             metrics.record("targets.class_weights", unevenness(self.events.classes))
             self.events.classes = None
+        if self.events.lines is not None:
+            metrics.record("targets.class_smoothing", class_smoothing(*self.events.lines))
+            self.events.lines = None
         self._previous = page.after[len(rows) - 1]
         self._page, self._rows = None, []
         self.events.arrival_hooks.remove()
@@ -173,7 +184,7 @@ class Ledger:
         """Take the statistics of a page, and pass on the sign that has a word."""
         started = time.perf_counter()
         rows = self._pages_sent.pop(0)
-        for row, table in zip(rows, rows_of(numbers, COLUMNS), strict=True):
+        for row, table in zip(rows, rows_of(numbers), strict=True):
             self._marks.add(row, table)
             if table["left"] >= 0 and row.step % _JUDGED == 0:
                 tracker.read(row.step, [(_LEFT, [table["left"]])])

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from pellucid.vitals.ledger.batch_rows import ROWS
+from pellucid.vitals.ledger.bounds import BOUND
 
 #: What an update can show.
 MarkName = Literal[
@@ -35,6 +36,7 @@ MarkName = Literal[
     "parts",
     "discarded",
     "same_rows",
+    "same_length",
     "known_rows",
     "one_class",
     "copies",
@@ -44,6 +46,9 @@ MarkName = Literal[
     "rounded",
     "stale",
     "same_masks",
+    "weight_bound",
+    "gradient_bound",
+    "noise",
     "stride",
     "unshared",
     "apart",
@@ -77,6 +82,8 @@ MAJORITY = 0.9
 ROUNDED = 0.2
 #: A step uses other gradients than those that arrived if their cosine is below.
 SWAPPED = 0.5
+#: A gradient has noise if the addition is so many times as long as the gradient.
+NOISE = 0.5
 
 
 class Row(NamedTuple):
@@ -173,6 +180,9 @@ class Marks:
             self._mark("left", row, numbers["left"], shows=numbers["left"] >= LEFT)
         self._mark_weights(row, numbers, last)
         self._mark("bare", row, 0.0, shows=not row.has_gradient)
+        for name in ("weight_bound", "gradient_bound"):
+            if has_gradient:
+                self._mark(name, row, numbers[name], shows=numbers[name] >= BOUND)
         if row.has_gradient and math.isfinite(numbers["slope"]):
             self._mark("blank", row, 0.0, shows=numbers["slope"] == 0)
         if has_gradient and last is not None:
@@ -201,6 +211,9 @@ class Marks:
                 self._mark("swapped", row, numbers["agrees"], shows=numbers["agrees"] < SWAPPED)
             if numbers["stale"] >= 0 and row.arrivals:
                 self._mark("stale", row, numbers["stale"], shows=numbers["stale"] > 0)
+                is_own = numbers["stale"] == 0 and numbers["fresh"] <= 1
+                if is_own and numbers["noise"] >= 0:
+                    self._mark("noise", row, numbers["noise"], shows=numbers["noise"] > NOISE)
         if numbers["outputs"] > 0:
             self._mark("outputs", row, numbers["outputs"], shows=True)
             self._mark("parts", row, float(row.arrivals), shows=row.arrivals > 0)
@@ -231,7 +244,8 @@ class Marks:
         if len(texts) > 1:
             self._mark("copies", row, copied, shows=copied >= COPIES)
         if last is not None:
-            before = _texts(last[1])
+            before, length = _texts(last[1]), numbers["tokens"]
+            self._mark("same_length", row, length, shows=length == last[1]["tokens"])
             self._mark(
                 "same_rows", row, float(texts == before), shows=sorted(texts) == sorted(before)
             )
@@ -279,12 +293,3 @@ def _texts(numbers: Mapping[str, float]) -> list[float]:
     """The checksums of an update's rows of text, in order."""
     texts = (numbers[f"text{i}"] for i in range(ROWS))
     return [text for text in texts if text]
-
-
-def rows_of(numbers: Sequence[float], columns: Sequence[str]) -> list[dict[str, float]]:
-    """A page's statistics as one table per row."""
-    width = len(columns)
-    return [
-        dict(zip(columns, numbers[i : i + width], strict=True))
-        for i in range(0, len(numbers), width)
-    ]

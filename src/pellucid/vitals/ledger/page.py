@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from pellucid.vitals.ledger.batch_rows import ROWS, Rows, overlaps, row_checksums
+from pellucid.vitals.ledger.bounds import noise_ratio, share_at_bound
 
 #: The columns of `Page.statistics`.
 COLUMNS = (
@@ -38,6 +39,9 @@ COLUMNS = (
     "shifted",
     "rounded",
     "overlap",
+    "weight_bound",
+    "gradient_bound",
+    "noise",
     "tokens",
     *(f"text{i}" for i in range(ROWS)),
 )
@@ -88,7 +92,9 @@ class Page:
         #: the weights after the update before the page, if it is known
         self.previous: Tensor | None = None
 
-    def statistics(self, n: int, decay: Tensor, narrow: Tensor, hooked: slice) -> Tensor:
+    def statistics(
+        self, n: int, decay: Tensor, narrow: Tensor, hooked: slice, matrices: Tensor
+    ) -> Tensor:
         """Numbers (n, columns) of the first `n` rows.
 
         Args:
@@ -96,6 +102,7 @@ class Page:
             decay: The coupled weight decay of each number of a witness.
             narrow: Whether each number has 16 bits.
             hooked: The columns of the gradients that are also kept as they arrive.
+            matrices: The columns (matrices, numbers) of each matrix.
         """
         before, gradient, after = (x[:n].double() for x in (self.before, self.gradient, self.after))
         old, new, total = (x[:n].double() for x in (self.old, self.new, self.total))
@@ -129,6 +136,9 @@ class Page:
             *self.pulls[:n].double().unbind(1),
             _rounded(before, change, gap),
             overlaps(self.masks[:n]).to(before),
+            share_at_bound(before, matrices),
+            share_at_bound(gradient, matrices),
+            noise_ratio(used, total),
             *row_checksums(self.texts[:n]).to(before).unbind(1),
         )
         return torch.stack([*numbers], 1)
@@ -149,6 +159,15 @@ def copy_into(row: Tensor, numbers: Sequence[Tensor | None], sizes: Sequence[int
     empty: Callable[[int], Tensor] = row.new_zeros
     total = [empty(size) if x is None else x for x, size in zip(numbers, sizes, strict=True)]
     torch.cat(total, out=row)
+
+
+def rows_of(numbers: Sequence[float]) -> list[dict[str, float]]:
+    """A page's statistics as one table per row."""
+    width = len(COLUMNS)
+    return [
+        dict(zip(COLUMNS, numbers[i : i + width], strict=True))
+        for i in range(0, len(numbers), width)
+    ]
 
 
 def _rms(x: Tensor) -> Tensor:

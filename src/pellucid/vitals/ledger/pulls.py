@@ -18,6 +18,10 @@ from pellucid.vitals.taps.outputs import output_attribute
 _FEWEST, _MOST_CLASSES = 4, 256
 #: Rows and places of a batch whose shift is measured, and the fewest targets of a row.
 _ROWS, _PLACES, _FEWEST_PAID = 8, 256, 8
+#: Outputs of fewer numbers are no logits of tokens; and a bound takes the part of so many of them.
+_FEWEST_TOKENS, _ZEROS = 16, 0.1
+#: The fewest rows of a line, how far their p has to spread, and the part of g that is off the line.
+_FEWEST_ROWS, _SPREAD, _STRAIGHT = 16, 0.03, 1e-6
 #: The least share of a row's targets that are ids at one distance.
 _CLEAR = 0.7
 
@@ -43,6 +47,25 @@ def token_pulls(
         is_next = gradient.argmin(-1) == flat[(places + 1).clamp(max=len(flat) - 1)]
         follows = _share(is_next & is_inner, is_inner)
     return torch.stack([follows, _share(lowers & is_named, is_named)])
+
+
+def gap_of_places(gradient: Float[Tensor, "places vocab"]) -> Float[Tensor, ""]:
+    """What the gradient of the middle place adds up to, of its largest part; 0 without zeros.
+
+    The gradient of a softmax adds up to 0. Logits beyond a bound lose their part, which is then 0.
+    0 too if few places are paid for, or outputs are few.
+
+    Args:
+        gradient: Of the loss by the logits, at some places.
+    """
+    gradient = gradient.float()
+    largest = gradient.abs().amax(-1)
+    is_paid = largest > 0
+    ratio = gradient.sum(-1).abs() / largest
+    has_zeros = (gradient == 0).float().mean(-1) > _ZEROS
+    gaps = torch.where(has_zeros, ratio, 0.0).masked_fill(~is_paid, torch.nan)
+    is_known = (is_paid.sum() >= _FEWEST) & (gradient.shape[-1] > _FEWEST_TOKENS)
+    return torch.where(is_known, gaps.nanmedian(), 0.0)
 
 
 def shift_of_rows(
@@ -97,6 +120,47 @@ def class_pulls(
     sums[0].index_add_(0, labels, is_class)
     sums[1].index_add_(0, labels, weights * is_class)
     return sums
+
+
+def smoothing_sums(
+    gradient: Float[Tensor, "rows classes"],
+    logits: Float[Tensor, "rows classes"],
+    labels: Int[Tensor, " rows"],
+) -> Float[Tensor, " 7"]:
+    """The number of classes, and the sums of 1, p, g, p p, g g and p g over rows with a class.
+
+    Args:
+        gradient: Of the loss by the logits; g is its part by the label's logit.
+        logits: The logits; p is the label's probability.
+        labels: The class of each row.
+    """
+    n_classes = gradient.shape[1]
+    is_class = (labels >= 0) & (labels < n_classes)
+    y = labels.clamp(0, n_classes - 1).long()[:, None]
+    g = gradient.double().gather(1, y)[:, 0] * is_class
+    p = logits.double().softmax(-1).gather(1, y)[:, 0] * is_class
+    sums = torch.stack([is_class.double(), p, g, p * p, g * g, p * g]).sum(1)
+    return torch.cat([sums.new_tensor([n_classes]), sums])
+
+
+def class_smoothing(sums: Float[Tensor, " 7"], rows: int) -> Float[Tensor, ""]:
+    """The share s of a label that the loss spreads over all classes; 0 if it does not show.
+
+    g = w (p - 1 + s - s / C) is a line in p, and crosses 0 at 1 - s + s / C. Of a focal loss, and
+    of divided logits, it is none.
+
+    Args:
+        sums: What `smoothing_sums` gives of some updates, added up.
+        rows: How many times that was.
+    """
+    n_classes, n = sums[0] / rows, sums[1].clamp_min(1)
+    p, g, pp, gg, pg = (sums[2:] / n).unbind()
+    var_p, var_g, covariance = pp - p * p, gg - g * g, pg - p * g
+    slope = covariance / var_p.clamp_min(1e-30)
+    is_line = covariance.square() > (1 - _STRAIGHT) * var_p * var_g
+    is_known = is_line & (slope > 0) & (n >= _FEWEST_ROWS) & (var_p > _SPREAD**2)
+    smoothing = (1 - p + g / slope.clamp_min(1e-30)) * n_classes / (n_classes - 1)
+    return torch.where(is_known, smoothing.clamp_min(0.0), 0.0)
 
 
 def class_logits(output: object, labels: object) -> Tensor | None:

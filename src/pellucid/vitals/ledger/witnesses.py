@@ -58,6 +58,16 @@ class Witnesses:
         start = sum(self.sizes[: places.start])
         return slice(start, start + sum(self.sizes[place] for place in places))
 
+    def matrix_columns(self) -> Tensor:
+        """The columns (matrices, numbers) of each matrix that has enough numbers."""
+        starts = [
+            self.span(range(place, place + 1)).start
+            for place, parameter in enumerate(self.parameters)
+            if parameter.ndim > 1 and self.sizes[place] == _NUMBERS
+        ]
+        first = torch.tensor(starts, dtype=torch.long, device=self.device)
+        return first[:, None] + torch.arange(_NUMBERS, device=self.device)
+
     def coupled_decay(self) -> Tensor:
         """The decay that an adaptive optimiser adds to the gradient, for each number."""
         decays = [
