@@ -47,7 +47,17 @@ _FIRST = (
     "RNK001",
 )
 #: Effects of many causes: they take their turn last.
-_GENERAL = ("INI001", "LRN001", "DAT009", "FIT00[1-4]", "ARC01[1-3]", "UPD008", "OPT012", "OPT007")
+_GENERAL = (
+    "INI001",
+    "LRN001",
+    "DAT009",
+    "FIT00[1-4]",
+    "ARC01[1-3]",
+    "UPD008",
+    "OPT012",
+    "OPT007",
+    "RLH012",
+)
 #: Signs that compare a loss with the loss of guessing tokens.
 _OF_TOKENS = ("loss.value", "loss.learnt", "loss.below_bigram", "loss.context")
 #: Even what is sure has some doubt, when it is held against another cause.

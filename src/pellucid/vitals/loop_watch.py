@@ -96,6 +96,8 @@ class Watch(InsideLook):
         )
         #: finished updates
         self.updates = 0
+        #: whether the training under watch came to its end
+        self.has_ended = False
         #: functions that are called with a step and its signs, whenever there are new ones
         self.listeners: list[Callable[[int, Sequence[Sign]], None]] = []
 
@@ -103,6 +105,7 @@ class Watch(InsideLook):
 
     def __enter__(self) -> Self:
         self.close()
+        self.has_ended = False
         self.guard("hooks", self._attach)
         self._schedule.clock.start()
         return self
@@ -121,6 +124,7 @@ class Watch(InsideLook):
 
     def __exit__(self, kind: object = None, *_: object) -> None:
         self.close(waits=kind is None)
+        self.has_ended = kind is None
 
     def close(self, *, waits: bool = True) -> None:
         """Remove all hooks and read the last numbers; a second call does nothing.

@@ -75,6 +75,8 @@ class WatchReport:
     guard: Guard
     #: finished updates
     updates: int
+    #: whether the training under watch came to its end
+    has_ended: bool
     _anatomy: Anatomy
     _optimisers: tuple[torch.optim.Optimizer, ...]
     _judge: VerdictTracker

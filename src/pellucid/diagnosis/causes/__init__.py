@@ -11,6 +11,7 @@ from pellucid.diagnosis.causes import (
     non_finite,
     objective,
     optimiser,
+    policies,
     preferences,
     ranks,
     rates,
@@ -39,6 +40,7 @@ CAUSES: tuple[Cause, ...] = (
     *reference.CAUSES,
     *preferences.CAUSES,
     *rewards.CAUSES,
+    *policies.CAUSES,
     *ranks.CAUSES,
     *config_warnings.CAUSES,
 )

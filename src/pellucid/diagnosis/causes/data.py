@@ -125,6 +125,25 @@ def few_rows(view: HistoryView) -> Candidate | None:
     return suspect("DAT021", times=times, step=mark.first, severity=severity)
 
 
+def few_pairs(view: HistoryView) -> Candidate | None:
+    """Pairs of answers that came again and again while the ledger looked."""
+    mark = view.history.marks.get("known_rows")
+    if mark is None or mark.n_seen < limit("UPD003", "times") or not view.facts.on_preferences:
+        return None
+    repetitions = statistics.median(mark.values[-3:])
+    times = repetitions * view.updates / mark.n_seeable
+    if times < limit("DAT021", "times") or repetitions < limit("DAT021", "pairs"):
+        return None
+    return suspect(
+        "DAT021/pairs",
+        repetitions=repetitions,
+        times=times,
+        n=mark.n_seeable,
+        of=view.updates,
+        step=mark.first,
+    )
+
+
 def same_masks(view: HistoryView) -> Candidate | None:
     """Masks at the same places of other rows."""
     mark = view.often("same_masks", limit("DAT023", "share"))
@@ -195,6 +214,7 @@ CAUSES: tuple[Cause, ...] = (
     known_answers,
     same_batch,
     few_rows,
+    few_pairs,
     one_class,
     same_masks,
     at_chance,

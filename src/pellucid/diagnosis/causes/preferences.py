@@ -17,6 +17,8 @@ from pellucid.diagnosis.logs.statistics import ends
 _COIN = math.log(2)
 #: Rows that are enough for an exact equality.
 _LEAST_ROWS = 3
+#: First losses of two batches are one constant if they differ by less.
+_STEADY = 0.03
 
 
 def no_preference(view: HistoryView) -> Candidate | None:
@@ -201,7 +203,9 @@ def decided_pairs(view: HistoryView) -> Candidate | None:
     is_open = limit("REF001", "decided") < start < limit("REF001", "wrong")
     # -log sigmoid(beta z) weighs all pairs together by beta at most, and IPO's square by more
     is_bounded = weight is not None and weight <= limit("REF001", "weight")
-    severity = "note" if is_open or not is_bounded else "warn"
+    # a square like IPO's costs the same for all pairs at first, whatever their lengths weigh
+    is_constant = len(view.losses) > 1 and math.isclose(*view.losses[:2], rel_tol=_STEADY)
+    severity = "note" if is_open or is_constant or not is_bounded else "warn"
     return suspect("REF001/pairs", uneven=uneven, loss=start, step=0, severity=severity)
 
 

@@ -69,6 +69,8 @@ def history_of_watch(
             watch.guard("findings of the loop", _examine_loop, watch, groups, intended) or []
         )
     facts = of_gradient(of_objective(facts or Facts(), logged), signs, losses)
+    total = watch.first_call.planned_updates or (watch.updates if watch.has_ended else None)
+    facts = replace(facts, total_steps=total)
     if facts.objective is not None and not watched.n_losses:
         # the model's own call has a loss of tokens, which is not what this trainer minimises
         losses = logged.get("loss", ())

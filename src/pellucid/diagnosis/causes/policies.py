@@ -1,0 +1,117 @@
+"""Causes of a policy that gains nothing from its rewards, once its training is over.
+
+A gain is measured in standard deviations of the rewards within a group: their unit does not matter.
+"""
+
+from __future__ import annotations
+
+import statistics
+from typing import NamedTuple
+
+from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect
+from pellucid.diagnosis.causes.history_view import HistoryView
+from pellucid.diagnosis.finding import limit
+
+#: The record is compared in so many parts.
+_PARTS = 4
+
+
+class _Rewards(NamedTuple):
+    """The mean rewards at the start and at their best later, and the gain in deviations."""
+
+    start: float
+    best: float
+    gain: float
+
+
+def _rewards(view: HistoryView) -> _Rewards | None:
+    """The rewards of a training that is over and was seen from its beginning; None if unknown.
+
+    Rewards that differ little, for their size, may be as good as they can be.
+    """
+    points, total = view.history.measures.get("reward", ()), view.facts.total_steps
+    spreads = [spread for spread in view.measure("reward_spread") if spread > 0]
+    is_over = total is not None and view.updates >= limit("RLH012", "share") * total
+    if not view.facts.on_rewards or not is_over or len(points) < _PARTS or not spreads:
+        return None
+    (first_step, _), (second_step, _) = points[:2]
+    is_whole = first_step <= 2 * (second_step - first_step)
+    if not is_whole or view.updates < limit("RLH012", "updates"):
+        return None
+    size = len(points) // _PARTS
+    part_means = [
+        statistics.fmean(value for _, value in points[i * size : (i + 1) * size])
+        for i in range(len(points) // size)
+    ]
+    start, best, spread = part_means[0], max(part_means[1:]), statistics.median(spreads)
+    if spread < limit("RLH012", "spread") * abs(start):
+        return None
+    return _Rewards(start, best, (best - start) / spread)
+
+
+def _stays(view: HistoryView) -> _Rewards | None:
+    """The rewards, if no later part of the training has gained anything."""
+    rewards = _rewards(view)
+    if rewards is None or rewards.gain >= limit("RLH012", "gain"):
+        return None
+    return rewards
+
+
+def _is_still(view: HistoryView) -> bool:
+    """Whether the rewards neither rise nor fall: what does not move can do neither."""
+    rewards = _stays(view)
+    return rewards is not None and rewards.gain > -limit("RLH012", "gain")
+
+
+def flat_reward(view: HistoryView) -> Candidate | None:
+    """Rewards that are no higher in any later part of a whole training than at its start."""
+    rewards = _stays(view)
+    return None if rewards is None else suspect("RLH012", n=view.updates, **rewards._asdict())
+
+
+def large_beta(view: HistoryView) -> Candidate | None:
+    """A beta at which the best policy hardly differs from its reference.
+
+    The best policy of E[A] - beta KL is its reference times exp(A / beta), and gains Var(A) / beta.
+    A loss that is a mean over tokens pays A for each of them: an answer gets exp(A length / beta).
+    """
+    betas, lengths = view.measure("beta"), view.measure("length")
+    if not view.facts.on_rewards or not betas or betas[0] <= 0 or not lengths:
+        return None
+    # advantages that are divided by their deviation have one of 1
+    spread = max(1.0, statistics.median(view.measure("reward_spread") or [1.0]))
+    bound = spread * statistics.median(lengths) / betas[0]
+    rewards = _rewards(view)
+    has_gained = rewards is not None and rewards.gain > limit("REF005", "gain")
+    if bound >= limit("REF005", "gain") or has_gained:
+        return None
+    return suspect("REF005", beta=betas[0], bound=bound, step=0)
+
+
+def small_steps(view: HistoryView) -> Candidate | None:
+    """Rewards that stay, after steps that together have hardly moved the weights."""
+    mark = view.history.marks.get("stride")
+    if mark is None or not mark.values or not _is_still(view):
+        return None
+    distance = statistics.fmean(mark.values) * view.updates
+    if distance >= limit("OPT007", "still"):
+        return None
+    return suspect("OPT007/rewards", n=view.updates, distance=distance, rate=view.rate)
+
+
+def frozen_policy(view: HistoryView) -> Candidate | None:
+    """Rewards that stay, where no matrix of any block is trained."""
+    if not view.facts.frozen_body or not _is_still(view):
+        return None
+    return suspect("GRD003/rewards", share=view.facts.frozen, step=0, severity="warn")
+
+
+def climbing(view: HistoryView) -> Candidate | None:
+    """Rewards that stay or fall, under an optimiser that climbs: a policy's loss is to fall."""
+    rewards = _stays(view)
+    if not view.facts.maximizes or rewards is None:
+        return None
+    return suspect("LOS009/climbing", maximizes=True, step=0, **rewards._asdict())
+
+
+CAUSES: tuple[Cause, ...] = (flat_reward, large_beta, small_steps, frozen_policy, climbing)

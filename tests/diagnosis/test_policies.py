@@ -1,0 +1,105 @@
+"""Trainings on answers that gain nothing, as histories: each is named by what it shows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pellucid.diagnosis import Facts, History, Reading, diagnose
+from pellucid.vitals import Mark
+
+UPDATES = 40
+
+
+def points(values: Sequence[float], gap: int = 10) -> tuple[tuple[int, float], ...]:
+    return tuple((gap * (i + 1), value) for i, value in enumerate(values))
+
+
+def policy(
+    *rewards: float,
+    spread: float = 0.2,
+    stride: float = 1e-3,
+    columns: dict[str, float] | None = None,
+    **facts: Any,
+) -> History:
+    """A training on rewards, over after 40 updates, with a row of its log for every ten."""
+    steps = list(range(1, UPDATES + 1))
+    strides = Mark(UPDATES, UPDATES, 1, [stride] * UPDATES, steps)
+    measures = {"reward": points(rewards), "reward_spread": points([spread] * len(rewards))}
+    measures |= {name: points([value] * len(rewards)) for name, value in (columns or {}).items()}
+    settings: dict[str, Any] = {"objective": "rewards", "pretrained": True, "total_steps": UPDATES}
+    return History(
+        name="policy",
+        rates=tuple((step, 1e-3) for step in steps),
+        facts=Facts(**(settings | facts)),
+        measures=measures,
+        marks={"stride": strides},
+    )
+
+
+def pairs(losses: Sequence[float], signs: dict[str, float], **marks: Mark) -> History:
+    """A training on pairs of answers."""
+    return History(
+        name="pairs",
+        losses=points(losses, gap=1),
+        facts=Facts(objective="preferences", pretrained=True),
+        signs={f"answers.{name}": (Reading(1, value, "calm"),) for name, value in signs.items()},
+        marks=marks,  # pyright: ignore[reportArgumentType]
+    )
+
+
+#: Rows that each had come so often before, in the last updates of the 8 that were looked at.
+KNOWN = Mark(7, 8, 2, [0.8, 1.6, 2.4, 3.2, 4.0, 4.8, 5.6], [2, 3, 4, 5, 6, 7, 8])
+TURNED = [-math.log(2) - 0.002 * step for step in range(60)]
+DROPOUT = [0.71, 0.68, *[0.5] * 58]
+FAULTS: dict[str, tuple[str, History]] = {
+    "the reward stays": ("RLH012", policy(0.5, 0.51, 0.49, 0.5)),
+    "the reward falls a little": ("RLH012", policy(0.5, 0.45, 0.42, 0.4)),
+    "hardly a step": ("OPT007", policy(0.5, 0.51, 0.49, 0.5, stride=1e-6)),
+    "frozen blocks": ("GRD003", policy(0.5, 0.5, 0.5, 0.5, frozen=0.98, frozen_body=True)),
+    "the optimiser climbs": ("LOS009", policy(0.5, 0.4, 0.3, 0.2, maximizes=True)),
+    "beta is huge": ("REF005", policy(0.5, 0.5, 0.51, 0.5, columns={"beta": 50.0, "length": 8.0})),
+    "pairs turned round": ("LOS009", pairs(TURNED, {"paired": 1.0})),
+    "few pairs": ("DAT021", pairs([0.69, *[0.1] * 59], {"paired": 1.0}, known_rows=KNOWN)),
+}
+HEALTHY: dict[str, History] = {
+    "the reward rises late": policy(0.5, 0.5, 0.51, 0.6),
+    "the reward rises at once, and stays": policy(0.5, 0.8, 0.8, 0.8),
+    "small steps that are enough": policy(0.5, 0.6, 0.7, 0.8, stride=1e-6),
+    "only the head is trained, and learns": policy(0.5, 0.6, 0.7, 0.8, frozen_body=True),
+    "an objective that is maximised": policy(0.5, 0.6, 0.7, 0.8, maximizes=True),
+    "nothing more to gain": policy(0.98, 0.98, 0.98, 0.98, spread=0.1),
+    "not over yet": policy(0.5, 0.5, 0.5, 0.5, total_steps=1000),
+    "unknown how long": policy(0.5, 0.5, 0.5, 0.5, total_steps=None),
+    "a usual beta": policy(0.5, 0.6, 0.7, 0.8, columns={"beta": 0.04, "length": 8.0}),
+    "a large beta, long answers": policy(
+        0.5, 0.6, 0.7, 0.8, columns={"beta": 5.0, "length": 200.0}
+    ),
+    "a large beta that lets the reward rise": policy(
+        0.1, 0.3, 0.5, 0.7, columns={"beta": 50.0, "length": 8.0}
+    ),
+    "pairs": pairs(DROPOUT, {"paired": 1.0}),
+    "pairs of two epochs": pairs(
+        DROPOUT, {"paired": 1.0}, known_rows=replace(KNOWN, values=[1.0, 1.0, 2.0, 2.0])
+    ),
+    "a square, and lengths": pairs(
+        [25.0, 24.9, *[20.0] * 58], {"paired": 1.0, "uneven": 0.9, "weight": 1.0}
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_fault_is_named_first(name: str) -> None:
+    code, history = FAULTS[name]
+    findings = [finding for finding in diagnose(history) if finding.severity != "note"]
+    assert [finding.code for finding in findings] == [code], [f.text() for f in findings]
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_healthy_training_gets_no_warning(name: str) -> None:
+    findings = diagnose(HEALTHY[name])
+    assert [finding.text() for finding in findings if finding.severity != "note"] == []
