@@ -67,7 +67,7 @@ def step_seconds(
         setting: The training and its layout.
         work: The work of a pass.
         transport: All collectives of an update.
-        gathers_early: Whether weights are gathered while the device computes with others; else it waits.
+        gathers_early: Whether weights are gathered while the device computes with others.
     """
     parts = setting.parts
     hidden = sum(item.seconds for item in transport if item.hides and item.each_part) / parts
