@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pellucid.cli import main
+from pellucid.parallel import launch
 from support.ranks import finish, free_port, start_rank
 from support.tiny import ADAMW, TINY, write_text
 
@@ -69,4 +70,19 @@ def test_a_missing_world_size_and_a_mistyped_flag_are_refused_before_anything_st
             main(["train", "--bogus"])
         assert stop.value.code == 2
         assert message in (error := capsys.readouterr().err)
+        assert bool(error) == bool(message)
+
+
+def test_a_machine_that_no_name_service_knows_is_refused_in_seconds_by_one_rank_of_each_node(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(launch, "_NAME_SECONDS", 0.1)
+    host = "no-machine.invalid"
+    for name, value in {"WORLD_SIZE": "2", "MASTER_ADDR": host, "MASTER_PORT": "1"}.items():
+        monkeypatch.setenv(name, value)
+    for rank, message in (("0", f"MASTER_ADDR is '{host}', and no machine"), ("1", "")):
+        monkeypatch.setenv("RANK", rank)
+        monkeypatch.setenv("LOCAL_RANK", rank)
+        assert main(["train", "text.txt"]) == 2
+        assert message in (error := " ".join(capsys.readouterr().err.split()))
         assert bool(error) == bool(message)
