@@ -14,6 +14,7 @@ from pellucid.cli import main
 from pellucid.runs import RunFolder, read_events
 from pellucid.saved_runs.load import read_plan
 from pellucid.training import Logged
+from support.life import SMALL, pretrain, write_rows
 from support.ranks import finish, free_port, start_rank, start_ranks
 from support.tiny import TINY, write_text
 
@@ -185,3 +186,34 @@ def test_a_rank_that_fails_alone_stops_all_and_its_updates_are_saved(
     assert main(["train", "--resume", str(run), "--allow-drift", "--no-vitals"]) == 0
     # another test has made more updates of the first run
     assert losses(run) == pytest.approx(losses(two[0])[:8], abs=1e-3)
+
+
+#: A reward that fails after the first evaluation and three updates.
+_JUDGE = """
+calls = []
+
+def length(row, answer):
+    calls.append(answer)
+    if len(calls) > 3 + 3 * 4:
+        raise ValueError("the judge is gone")
+    return float(len(answer))
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("shard", ["none", "full"])
+def test_a_reward_that_fails_ends_all_ranks_with_one_message_and_their_updates_are_saved(
+    shard: str, tmp_path: Path
+) -> None:
+    base, rows = pretrain(tmp_path / "base"), write_rows(tmp_path / "rows")
+    (tmp_path / "judge.py").write_text(_JUDGE, encoding="utf-8")
+    settings = (*SMALL, "objective.max_new_tokens=6", "objective.n_samples=2")
+    settings += ("training.accumulation=2", f"parallel.shard={shard}")
+    flags = [word for setting in settings for word in ("--set", setting)]
+    words = ["train", str(rows), "--objective", "policy-gradient", "--from", str(base), *flags]
+    words += ["--reward", "judge:length", "--steps", "6", "--out", "run", "--no-vitals"]
+    ends = finish(start_ranks(2, ["-m", "pellucid", *words], tmp_path))
+    assert [code for code, _, _ in ends] == [2, 2], ends
+    assert "failed with ValueError: the judge is gone" in " ".join(ends[0][2].split())
+    assert ends[1][1:] == ("", "")
+    assert (tmp_path / "run" / "checkpoints" / "step-3").is_dir()

@@ -234,8 +234,9 @@ def _prepare(
             run=run, folder=work, model=model, tokenizer=ready.tokenizer, data=data, reward=reward
         )
     )
-    # no rank alone has the weights that ranks share
-    seconds = None if world.is_sharded else measure_step(run, plan, model, task)
+    # no rank alone has the weights that ranks share, nor rewards that it gives to all of them
+    is_shared = world.is_sharded or (reward is not None and world.size > 1)
+    seconds = None if is_shared else measure_step(run, plan, model, task)
     plan = with_step_count(plan, run.training, task, seconds)
     write_text(work.plan, json_text(encode(plan), indent=1))
     write_text(work.data_files, json_text(data_file_hashes(run.text), indent=1))
