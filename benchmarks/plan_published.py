@@ -132,8 +132,9 @@ def mpt(size: str, context: int) -> list[str]:
 
 
 def _run(base: str, settings: list[str]) -> config.Run:
-    no_dropout = ["model.decoder.dropout=0.0", "model.decoder.attention.dropout=0.0"]
-    return run_from_table({"base": base}, find, [*no_dropout, *settings])
+    # none has dropout, and none evaluates during the benchmark
+    common = ["model.decoder.dropout=0.0", "model.decoder.attention.dropout=0.0"]
+    return run_from_table({"base": base}, find, [*common, "training.evaluate_tokens=1", *settings])
 
 
 def _layout(run: config.Run, row: dict[str, Any]) -> Layout:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import time
@@ -15,6 +14,7 @@ from pellucid.cli import main
 from pellucid.runs import RunFolder, read_events
 from pellucid.saved_runs.load import read_plan
 from pellucid.training import Logged
+from support.life import SMALL, pretrain, write_rows
 from support.ranks import finish, free_port, start_rank, start_ranks
 from support.tiny import ADAMW, TINY, write_text
 
@@ -60,14 +60,17 @@ sys.exit(main(sys.argv[1:]))
 """,
 }
 
+#: A reward that counts the answers it judges, and fails after the last of them.
 _JUDGE = """
-def judge(row, answer):
+from pathlib import Path
+
+def length(row, answer):
     with open("calls", "a", encoding="utf-8") as file:
         file.write(".")
+    if Path("calls").stat().st_size > LAST:
+        raise ValueError("the judge is gone")
     return float(len(answer) % 7)
 """
-_WITH_ADAMW = [word for setting in ADAMW for word in ("--set", setting)]
-_LONGER = ("--set", "model.context_length=96")
 
 
 def words_of(folder: Path, *more: str, steps: int = 8) -> list[str]:
@@ -197,31 +200,49 @@ def test_a_rank_that_fails_alone_stops_all_and_its_updates_are_saved(
     assert losses(run) == pytest.approx(losses(two[0])[:8], abs=1e-3)
 
 
+def learn_from_reward(
+    size: int, run: Path, base: Path, *settings: str, steps: int
+) -> list[tuple[int, str, str]]:
+    """Train by the reward `judge.length` of the folder."""
+    rows = write_rows(run.parent / "rows")
+    all_settings = (*SMALL, *ADAMW, "objective.max_new_tokens=6", "objective.n_samples=2")
+    all_settings += ("training.precision=float32", "training.accumulation=2", *settings)
+    flags = [word for setting in all_settings for word in ("--set", setting)]
+    words = ["train", str(rows), "--objective", "policy-gradient", "--from", str(base), *flags]
+    words += ["--reward", "judge:length", "--steps", str(steps), "--out", str(run)]
+    return finish(start_ranks(size, ["-m", "pellucid", *words], run.parent))
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("shard", ["none", "full"])
 def test_ranks_learn_from_one_reward_that_judges_each_answer_once(
-    shard: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shard: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "rows.json").write_text(
-        json.dumps([{"prompt": f"{number} and"} for number in range(40)]), encoding="utf-8"
-    )
-    (tmp_path / "judge.py").write_text(_JUDGE, encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    assert main(words_of(tmp_path, "--out", "begun", *_WITH_ADAMW, *_LONGER, steps=2)) == 0
-    curves, calls = {}, {}
-    for size in (1, 2):
-        run = tmp_path / f"by {size}"
-        words = ["-m", "pellucid", "train", "rows.json", "--objective", "policy-gradient"]
-        words += ["--from", "begun", "--reward", "judge:judge", "--out", str(run), "--steps", "3"]
-        words += ["--set", "training.batch_size=8", "--set", "objective.n_samples=2", *_WITH_ADAMW]
-        words += ["--set", "training.precision=float32", "--set", "objective.max_new_tokens=8"]
-        words += ["--set", f"parallel.shard={shard}"]
-        words = words[:-2] if size == 1 else words
-        ends = finish(start_ranks(size, words, tmp_path))
+    (tmp_path / "judge.py").write_text(_JUDGE.replace("LAST", "1000"), encoding="utf-8")
+    base, calls = pretrain(tmp_path / "base"), tmp_path / "calls"
+    n_calls = []
+    for size, settings in ((1, ()), (2, (f"parallel.shard={shard}",))):
+        run = tmp_path / f"by-{size}"
+        ends = learn_from_reward(size, run, base, *settings, steps=3)
         assert [code for code, _, _ in ends] == [0] * size, ends
-        curves[size] = losses(run)
-        calls[size] = len((tmp_path / "calls").read_text(encoding="utf-8"))
-        (tmp_path / "calls").unlink()
-    assert curves[2] == pytest.approx(curves[1], abs=1e-4)
-    # whoever has whole weights times an update of 8 answers before the run
-    assert calls[2] == calls[1] - (8 if shard == "full" else 0)
+        n_calls.append(len(calls.read_text(encoding="utf-8")))
+        calls.unlink()
+    assert losses(tmp_path / "by-2") == pytest.approx(losses(tmp_path / "by-1"), abs=1e-4)
+    # whoever has whole weights times an update of 4 answers before the run
+    assert n_calls[1] == n_calls[0] - (4 if shard == "full" else 0)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("shard", ["none", "full"])
+def test_a_reward_that_fails_ends_all_ranks_with_one_message_and_their_updates_are_saved(
+    shard: str, tmp_path: Path
+) -> None:
+    # an evaluation of 3 answers, three updates of 4, and one to time if a rank has all weights
+    n_answers = 3 + 3 * 4 + (4 if shard == "none" else 0)
+    (tmp_path / "judge.py").write_text(_JUDGE.replace("LAST", str(n_answers)), encoding="utf-8")
+    base = pretrain(tmp_path / "base")
+    ends = learn_from_reward(2, tmp_path / "run", base, f"parallel.shard={shard}", steps=6)
+    assert [code for code, _, _ in ends] == [2, 2], ends
+    assert "failed with ValueError: the judge is gone" in " ".join(ends[0][2].split())
+    assert ends[1][1:] == ("", "")
+    assert (tmp_path / "run" / "checkpoints" / "step-3").is_dir()

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from pellucid.parallel import early_sums
-from pellucid.parallel.early_sums import EarlySums
+from pellucid.parallel.early_sums import GradientSums
 from pellucid.typed import backward
 
 
@@ -25,12 +25,9 @@ class Doubled:
         self.flat.mul_(2)
 
 
-def make_sums(
-    parameters: list[nn.Parameter], n_passes: int, dtype: torch.dtype = torch.float32
-) -> EarlySums:
-    return EarlySums(
+def make_sums(parameters: list[nn.Parameter], dtype: torch.dtype = torch.float32) -> GradientSums:
+    return GradientSums(
         parameters,
-        n_passes,
         dtype=dtype,
         group=None,
         waiting=nullcontext,
@@ -61,14 +58,15 @@ def test_a_gradient_is_sent_once_it_is_complete_the_last_layer_first(begun: list
     log: list[int] = []
     for parameter in parameters:
         parameter.register_hook(lambda _: log.append(len(begun)))
-    early = make_sums(parameters, 2)
-    for _ in range(2):
-        backward(model(x).square().sum())
-        log.append(len(begun))
+    sums = make_sums(parameters)
+    with sums.beginning_early(2):
+        for _ in range(2):
+            backward(model(x).square().sum())
+            log.append(len(begun))
     # four are under way at most: the first two have arrived
     assert all(p.grad is not None for p in parameters)
     halves = [p.grad.clone() for p in parameters[:4] if p.grad is not None]
-    early.finish()
+    sums.finish()
     # before the gradient of a layer, those of all later layers have left; not in the first pass
     assert log == [0] * 7 + [0, 1, 2, 3, 4, 5, 6]
     assert begun == [p.numel() for p in reversed(parameters)]
@@ -80,13 +78,13 @@ def test_a_gradient_is_sent_once_it_is_complete_the_last_layer_first(begun: list
 def test_what_no_backward_pass_reached_waits_for_the_end(begun: list[int]) -> None:
     used, unused = nn.Linear(2, 3, bias=False), nn.Linear(5, 7, bias=False)
     parameters = [*used.parameters(), *unused.parameters()]
-    early = make_sums(parameters, 1, dtype=torch.bfloat16)
-    backward(used(torch.ones(1, 2)).sum())
+    sums = make_sums(parameters, dtype=torch.bfloat16)
+    with sums.beginning_early(1):
+        backward(used(torch.ones(1, 2)).sum())
     assert begun == []  # the order is that of all ranks
     unused.weight.grad = torch.ones(7, 5)
-    early.finish()
+    sums.finish()
     assert begun == [35, 6]
     assert torch.equal(unused.weight.grad, torch.full((7, 5), 2.0))
-    make_sums(parameters, 1).forget()
     backward(used(torch.ones(1, 2)).sum())
     assert len(begun) == 2

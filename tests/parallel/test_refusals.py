@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from pellucid.cli import main
+from pellucid.parallel import launch
 from support.ranks import finish, free_port, start_rank
 from support.tiny import ADAMW, TINY, write_text
 
 #: A bug of one rank, or another machine, as code that runs there before the command.
 _COMMAND = "import sys; from pellucid.cli import main; sys.exit(main(sys.argv[1:]))"
 _OTHER_CODE = "import pellucid.runs.follow as f; f._digest_of_code = lambda: 'other'; "
+#: Another machine has another disk at the same place.
+_OTHER_DISK = """
+import ctypes, subprocess
+assert ctypes.CDLL(None).unshare(0x20000) == 0  # CLONE_NEWNS
+subprocess.run(["mount", "--make-rprivate", "/"], check=True)
+subprocess.run(["mount", "-t", "tmpfs", "none", "disk"], check=True)
+"""
 
 
 def words_of(folder: Path, *more: str) -> list[str]:
@@ -29,6 +38,7 @@ def words_of(folder: Path, *more: str) -> list[str]:
         ({}, "", ("--set", "parallel.tensor=2"), "rank 1 of 2 has another layout than rank 0"),
         ({}, "", ("--set", "training.rows=1"), "unknown key 'rows'"),
         ({}, _OTHER_CODE, (), "rank 1 of 2 has another code of pellucid"),
+        ({}, _OTHER_DISK, (), "rank 1 of 2 does not see the folder that rank 0 made"),
         ({"WORLD_SIZE": "3"}, "", (), "WORLD_SIZE is 2 on rank 0 and 3 on rank 1"),
         (
             {"LOCAL_WORLD_SIZE": "1"},
@@ -41,7 +51,10 @@ def words_of(folder: Path, *more: str) -> list[str]:
 def test_a_rank_that_differs_is_refused_by_all_with_one_message(
     variables: dict[str, str], code: str, more: tuple[str, ...], message: str, tmp_path: Path
 ) -> None:
-    words = words_of(tmp_path, "--out", "run")
+    if code == _OTHER_DISK and subprocess.run(["unshare", "-m", "true"], check=False).returncode:
+        pytest.skip("this user may not mount a disk: it needs the rights of root")
+    (tmp_path / "disk").mkdir()
+    words = words_of(tmp_path, "--out", "disk/run")
     shared = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_PORT": str(free_port())}
     ranks = [
         start_rank(0, ["-c", _COMMAND, *words], tmp_path, **shared),
@@ -51,7 +64,7 @@ def test_a_rank_that_differs_is_refused_by_all_with_one_message(
     assert [code for code, _, _ in ends] == [2, 2], ends
     assert message in " ".join(ends[0][2].split())
     assert ends[1][1:] == ("", "")
-    assert not (tmp_path / "run").exists()
+    assert not [*(tmp_path / "disk").iterdir()]
 
 
 def test_a_missing_world_size_and_a_mistyped_flag_are_refused_before_anything_starts(
@@ -69,4 +82,19 @@ def test_a_missing_world_size_and_a_mistyped_flag_are_refused_before_anything_st
             main(["train", "--bogus"])
         assert stop.value.code == 2
         assert message in (error := capsys.readouterr().err)
+        assert bool(error) == bool(message)
+
+
+def test_a_machine_that_no_name_service_knows_is_refused_in_seconds_by_one_rank_of_each_node(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(launch, "_NAME_SECONDS", 0.1)
+    host = "no-machine.invalid"
+    for name, value in {"WORLD_SIZE": "2", "MASTER_ADDR": host, "MASTER_PORT": "1"}.items():
+        monkeypatch.setenv(name, value)
+    for rank, message in (("0", f"MASTER_ADDR is '{host}', and no machine"), ("1", "")):
+        monkeypatch.setenv("RANK", rank)
+        monkeypatch.setenv("LOCAL_RANK", rank)
+        assert main(["train", "text.txt"]) == 2
+        assert message in (error := " ".join(capsys.readouterr().err.split()))
         assert bool(error) == bool(message)

@@ -104,6 +104,27 @@ def test_bytes_of_collectives_are_those_of_rings() -> None:
     assert summed.n_bytes == pytest.approx(2 * (n - 1) / n * 4 * 8_030_261_248, rel=1e-3)
 
 
+def test_a_ring_over_nodes_has_the_latency_of_its_hops() -> None:
+    quick = replace(kinds()["h100"], link=1e30, network=1e30)
+    groups = {row.name: row for row in plan(kind=quick, devices=32).transport}
+    hops = (31 - 3) * 3.4e-6 + 3 * 14e-6  # of 31 hops three lead to another node
+    passes = LLAMA.training.accumulation // 32
+    assert groups["all-gather of weights"].seconds == pytest.approx(passes * 2 * 33 * hops)
+    assert groups["reduce-scatter of gradients"].seconds == pytest.approx(passes * 33 * hops)
+
+
+def test_a_device_whose_memory_is_nearly_full_waits_for_its_transport() -> None:
+    roomy = plan(kind="h200")
+    full = roomy.memory_per_device + 1.5 * 2**30
+    crowded = plan(kind=replace(kinds()["h200"], memory=full / 0.96))
+    empty = plan(kind=replace(kinds()["h200"], memory=full / 0.94))
+    assert empty.step_seconds == roomy.step_seconds
+    waiting = {row.part: row.seconds for row in crowded.time_rows()}["waiting"]
+    assert waiting == pytest.approx(sum(row.seconds for row in crowded.transport))
+    assert "nothing is gathered ahead" in " ".join(crowded.assumptions())
+    assert "gathered while the device computes" in " ".join(roomy.assumptions())
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [

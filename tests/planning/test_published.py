@@ -35,11 +35,11 @@ def test_the_long_table_is_within_a_tenth_at_the_median(rows: list[dict[str, Any
     errors = [abs(row["speed_off"]) for row in rows if row["table"] == "MPT" and not row["fits"]]
     assert len(errors) > 200
     assert median(errors) <= 0.1
-    assert sum(error > 0.25 for error in errors) <= 6
+    assert sum(error > 0.25 for error in errors) <= 4  # their neighbours contradict them
 
 
 def test_nearly_all_runs_that_fitted_are_predicted_to_fit(rows: list[dict[str, Any]]) -> None:
-    assert sum(not row["fits_memory"] for row in rows) <= 6
+    assert sum(not row["fits_memory"] for row in rows) <= 3
 
 
 def test_few_rows_are_fitted(rows: list[dict[str, Any]]) -> None:

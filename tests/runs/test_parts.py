@@ -46,6 +46,16 @@ def test_parts_that_change_weights_are_refused_by_their_names() -> None:
         inject_parts(assemble(TWINS["nano"], seed=0), inject)
 
 
+def test_a_function_that_fails_is_refused_with_its_line() -> None:
+    def inject(model: Transformer) -> None:
+        raise ValueError("no such kernel")
+
+    with pytest.raises(
+        ConfigError, match=r"failed with ValueError: no such kernel \(in .*test_parts\.py, line"
+    ):
+        inject_parts(assemble(TWINS["nano"], seed=0), inject)
+
+
 def test_a_resumed_run_takes_no_parts(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "--resume", "run", "--parts", "math:pi"]) == 2
     assert "--parts" in capsys.readouterr().err

@@ -59,7 +59,7 @@ class Layout:
         if self.devices > self.node and self.devices % self.node:
             raise ConfigError(
                 f"{self.devices} devices do not fill nodes of {self.node}: take a multiple of "
-                f"{self.node}, or name the devices of a node"
+                f"{self.node}, or a kind of your own with another `node` (docs/plan.md)"
             )
         if self.tensor > self.node:
             raise ConfigError(

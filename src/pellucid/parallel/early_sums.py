@@ -1,4 +1,4 @@
-"""Gradients that are summed over ranks while the backward pass computes the others.
+"""Gradients that are summed over ranks, also while the backward pass computes the others.
 
 The gradients of the last layers are complete first. They are summed in buckets, the last parameters
 first, and all ranks begin them in this order: so the sums do not depend on who is faster.
@@ -7,8 +7,8 @@ first, and all ranks begin them in this order: so the sums do not depend on who 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -22,12 +22,11 @@ _BUCKET_BYTES = 32 * 2**20
 _UNDER_WAY = 4
 
 
-class EarlySums:
+class GradientSums:
     """The sums of the gradients of one update.
 
     Args:
         parameters: those that are trained, in an order that all ranks share.
-        n_passes: backward passes of the update; a gradient is complete after the last one.
         dtype: in which gradients are summed.
         group: of torch; None for all ranks.
         waiting: counts the time within it.
@@ -37,45 +36,45 @@ class EarlySums:
     def __init__(
         self,
         parameters: Sequence[Any],
-        n_passes: int,
         *,
         dtype: torch.dtype,
         group: Any,
         waiting: Callable[[], AbstractContextManager[None]],
         local: Callable[[Tensor], Tensor],
     ) -> None:
-        self._n_passes, self._dtype, self._group = n_passes, dtype, group
+        self._dtype, self._group = dtype, group
         self._waiting, self._local = waiting, local
         self._buckets = [*buckets(parameters)][::-1]
         self._bucket_of = {p: n for n, bucket in enumerate(self._buckets) for p in bucket}
         self._n_missing = [len(bucket) for bucket in self._buckets]
         self._n_begun = 0
-        self._passes: Counter[nn.Parameter] = Counter()
         self._under_way: deque[tuple[list[Tensor], Tensor, Any]] = deque()
-        self._hooks: list[Any] = [
-            p.register_post_accumulate_grad_hook(self._count) for p in parameters
-        ]
+
+    @contextmanager
+    def beginning_early(self, n_passes: int) -> Generator[None]:
+        """Within it, a gradient is sent once it is complete: after so many backward passes."""
+        passes: Counter[nn.Parameter] = Counter()
+
+        def count(parameter: nn.Parameter) -> None:
+            passes[parameter] += 1
+            if passes[parameter] == n_passes:
+                self._n_missing[self._bucket_of[parameter]] -= 1
+                while self._n_begun < len(self._buckets) and not self._n_missing[self._n_begun]:
+                    self._begin()
+
+        hooks = [p.register_post_accumulate_grad_hook(count) for p in self._bucket_of]
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
 
     def finish(self) -> None:
         """Sum what is not summed yet: every parameter has a gradient now."""
-        self.forget()
         while self._n_begun < len(self._buckets):
             self._begin()
         while self._under_way:
             self._end_first()
-
-    def forget(self) -> None:
-        """Hear of no more gradients."""
-        for hook in self._hooks:
-            hook.remove()
-
-    def _count(self, parameter: Any) -> None:
-        self._passes[parameter] += 1
-        if self._passes[parameter] < self._n_passes:
-            return
-        self._n_missing[self._bucket_of[parameter]] -= 1
-        while self._n_begun < len(self._buckets) and not self._n_missing[self._n_begun]:
-            self._begin()
 
     def _begin(self) -> None:
         if len(self._under_way) == _UNDER_WAY:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import socket
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 
 #: torchrun's variables; `pellucid` needs no others.
 _VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+#: Seconds in which a name service has to know the host of the store.
+_NAME_SECONDS = 5.0
 _meeting: Meeting | None = None
 
 
@@ -109,8 +113,40 @@ def meet() -> Meeting:
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")
         from pellucid.parallel.meeting import open_meeting
 
-        _meeting = open_meeting(rank, size, os.environ["MASTER_ADDR"], port)
+        host = os.environ["MASTER_ADDR"]
+        _check_host(host, port)
+        _meeting = open_meeting(rank, size, host, port)
     return _meeting
+
+
+def _check_host(host: str, port: int) -> None:
+    """Refuse the name of a machine that does not exist: torch would ask for it for minutes.
+
+    Without the store no rank can tell the others: the first one of each machine speaks.
+    """
+    from pellucid.parallel.meeting import answer_in_time
+
+    def find_problem() -> str:
+        deadline = time.monotonic() + _NAME_SECONDS
+        while True:
+            try:
+                socket.getaddrinfo(host, port)
+                return ""
+            except (OSError, UnicodeError) as error:
+                if time.monotonic() > deadline:
+                    return str(error)
+            time.sleep(0.2)
+
+    problem = answer_in_time(_NAME_SECONDS + 1, find_problem)
+    if problem == "":
+        return
+    refusal = ConfigError(
+        f"MASTER_ADDR is {host!r}, and no machine of that name was found in {_NAME_SECONDS:.0f} "
+        f"seconds ({problem or 'no answer'}): give the name or the address of the machine of rank "
+        f"0, with torchrun --master-addr; `getent hosts {host}` has to know it"
+    )
+    refusal.is_reported = os.environ.get("LOCAL_RANK", "0") != "0"
+    raise refusal
 
 
 def _ranks_of_node(settings: config.Parallelism) -> int:

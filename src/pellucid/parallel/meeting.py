@@ -23,6 +23,7 @@ from pellucid import errors
 from pellucid.errors import ConfigError, ExitCode, Interrupted, PellucidError, RankLost
 from pellucid.json_text import json_text
 from pellucid.parallel.heartbeat import BEAT_SECONDS, LEFT, Heartbeat, beats_of
+from pellucid.parallel.rounds import enter_round
 from pellucid.reader import parse_json, short
 
 Answer = TypeVar("Answer")
@@ -52,7 +53,10 @@ def open_meeting(rank: int, size: int, host: str, port: int) -> Meeting:
     def open_store() -> Any:
         url = f"env://?rank={rank}&world_size={size}"
         try:
-            return next(_torch.rendezvous(url, timeout=_START))[0]
+            store = next(_torch.rendezvous(url, timeout=_START))[0]
+            if not _is_store_of_torchrun():
+                return store
+            return enter_round(store, rank, size, seconds=_START.total_seconds())
         except (RuntimeError, ValueError) as error:
             return error
 

@@ -16,7 +16,7 @@ from torch import Tensor, distributed, nn
 
 from pellucid import config
 from pellucid.errors import ConfigError, PellucidError
-from pellucid.parallel.early_sums import EarlySums, buckets, copy_back
+from pellucid.parallel.early_sums import GradientSums, buckets, copy_back
 from pellucid.parallel.meeting import Meeting
 from pellucid.parallel.world import Arguments, Message, Result, World
 
@@ -77,7 +77,7 @@ class Ranks(World):
         self._meeting = meeting
         self._all_call = False
         self._announced = 0
-        self._early: EarlySums | None = None
+        self._early: GradientSums | None = None
 
     @contextmanager
     def _waiting(self) -> Generator[None]:
@@ -89,21 +89,15 @@ class Ranks(World):
 
     @contextmanager
     def summing_early(self, parameters: Iterable[nn.Parameter], n_passes: int) -> Generator[None]:
-        """Of whole weights; torch sums the gradients of shares by itself."""
-        if self._settings.shard != "none":
+        """In buckets, the last layers first."""
+        sums = self._sums(parameters)
+        with sums.beginning_early(n_passes):
             yield
-            return
-        self._early = self._sums(parameters, n_passes)
-        try:
-            yield
-        except BaseException:
-            self._early.forget()
-            raise
+        self._early = sums
 
-    def _sums(self, parameters: Iterable[nn.Parameter], n_passes: int) -> EarlySums:
-        return EarlySums(
+    def _sums(self, parameters: Iterable[nn.Parameter]) -> GradientSums:
+        return GradientSums(
             [parameter for parameter in parameters if parameter.requires_grad],
-            n_passes,
             dtype=torch_type(self._settings.reduce),
             group=self.data_group,
             waiting=self._waiting,
@@ -118,8 +112,8 @@ class Ranks(World):
         for parameter in trained:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
-        early, self._early = self._early or self._sums(trained, 1), None
-        early.finish()
+        sums, self._early = self._early or self._sums(trained), None
+        sums.finish()
         if any(parameter.device.type != "cpu" for parameter in trained):
             # the host needs the answer, and would wait for a collective of the device
             used = torch.tensor(self.largest(*(int(is_used) for is_used in used)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, cast
 
 import torch
@@ -75,10 +75,8 @@ class ShardedRanks(Ranks):
         self._shard_group = self._mesh.get_group("shards")
         self._n_shards = n_shards
         if settings.tensor > 1:
-            names = ("data", "products")
-            data: Any = init_device_mesh(
-                device, (self.n_data, settings.tensor), mesh_dim_names=names
-            )
+            shape = (self.n_data, settings.tensor)
+            data: Any = init_device_mesh(device, shape, mesh_dim_names=("data", "products"))
             self.data_group = data.get_group("data")
 
     def shard(self, model: nn.Module, division: Division) -> None:
@@ -106,14 +104,11 @@ class ShardedRanks(Ranks):
         settings = self._settings
         gather = torch_type(division.precision if settings.gather == "auto" else settings.gather)
         reduce = torch_type(settings.reduce)
-        copies = self._mesh.size(0)
-        options: dict[str, Any] = {
-            "mesh": self._mesh["copies", "shards"] if copies > 1 else self._mesh["shards"]
-        }
+        axes = ("copies", "shards") if self._mesh.size(0) > 1 else "shards"
+        options: dict[str, Any] = {"mesh": self._mesh[axes]}
         if settings.offload:
             pinned = self._mesh.device_type == "cuda"
             options["offload_policy"] = _fsdp.CPUOffloadPolicy(pin_memory=pinned)
-
         options["mp_policy"] = _fsdp.MixedPrecisionPolicy(
             param_dtype=None if gather == torch.float32 else gather,
             reduce_dtype=None if gather == reduce else reduce,
@@ -153,6 +148,13 @@ class ShardedRanks(Ranks):
                 self._is_gathered = False
 
         setattr(model, name, call)
+
+    @contextmanager
+    def summing_early(self, parameters: Iterable[nn.Parameter], n_passes: int) -> Generator[None]:
+        """If weights are sharded, the backward pass sums the gradients anyway."""
+        is_summed = self._settings.shard != "none"
+        with nullcontext() if is_summed else super().summing_early(parameters, n_passes):
+            yield
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter], numbers: Sequence[Tensor]) -> None:
         """If weights are sharded, the backward pass has summed the gradients already."""

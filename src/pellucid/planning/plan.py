@@ -14,6 +14,9 @@ from pellucid.planning.work import Work, measure_work
 
 #: Bytes that a GPU's driver and the library of its collectives take besides what torch reserves.
 _RESERVED = 1.5 * 2**30
+#: The share of a GPU's memory above which no weights are gathered ahead of their use: the allocator
+#: frees blocks and waits for them. It is as near to full as the memory is predicted (docs/plan.md).
+_CROWDED = 0.95
 _LOGITS = {
     "chunks": "the loss never holds all logits",
     "whole": "the loss holds all logits of a pass",
@@ -153,8 +156,20 @@ class Plan:
             f"the residual stream is {residual}",
             f"operations without matrices are {fused}",
             "weights, gradients and moments are float32",
+            *self._gathering(),
             "rows are as long as the context; reading data, evaluations, samples and checkpoints "
             "take no time",
+        ]
+
+    def _gathering(self) -> list[str]:
+        """When the weights of a group are gathered, in words; nothing if none are."""
+        if self.setting.layout.shards == 1:
+            return []
+        if not is_crowded(self.setting, self.memory):
+            return ["weights are gathered while the device computes with those before"]
+        return [
+            f"more than {_CROWDED:.0%} of the memory is full: nothing is gathered ahead, and the "
+            "device waits for all transport"
         ]
 
 
@@ -182,10 +197,10 @@ def plan_training(
 
 def predict(setting: Setting) -> Plan:
     """The plan of a setting."""
-    work, transport = measure_work(setting), tuple(collectives(setting))
-    return Plan(
-        setting, memory_of(setting), work, transport, step_seconds(setting, work, transport)
-    )
+    work, transport, memory = measure_work(setting), tuple(collectives(setting)), memory_of(setting)
+    gathers_early = not is_crowded(setting, memory)
+    seconds = step_seconds(setting, work, transport, gathers_early=gathers_early)
+    return Plan(setting, memory, work, transport, seconds)
 
 
 def memory_of(setting: Setting) -> MemoryEstimate:
@@ -195,5 +210,15 @@ def memory_of(setting: Setting) -> MemoryEstimate:
 
 def fits(setting: Setting, memory: MemoryEstimate) -> bool:
     """Whether the memory of a device is enough."""
+    return _used_share(setting, memory) <= 1
+
+
+def is_crowded(setting: Setting, memory: MemoryEstimate) -> bool:
+    """Whether a GPU's memory is so full that it cannot gather weights ahead of their use."""
+    return setting.kind.gpu and _used_share(setting, memory) > _CROWDED
+
+
+def _used_share(setting: Setting, memory: MemoryEstimate) -> float:
+    """The share of a device's memory that the training and the driver take."""
     reserved = _RESERVED if setting.kind.gpu else 0
-    return memory.n_bytes + reserved <= setting.kind.memory
+    return (memory.n_bytes + reserved) / setting.kind.memory

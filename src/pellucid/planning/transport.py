@@ -3,6 +3,9 @@
 In a ring of n devices, each sends (n - 1) / n of the bytes that are gathered or scattered, and
 twice as much for a sum that all receive. A ring within a node uses its links. A ring over several
 nodes crosses each border as often as a node has devices, each time through another network card.
+
+A collective of a ring passes n - 1 hops one after another. Their latencies are those that NCCL
+itself chooses its algorithms by: src/graph/tuning.cc, `hwLat`, ring, protocol "Simple".
 """
 
 from __future__ import annotations
@@ -18,8 +21,8 @@ from pellucid.planning.work import OFFLOADED, Work
 
 #: The share of its bandwidth that a link reaches.
 _LINK_SHARE = 0.8
-#: Seconds that a message takes from one device of a ring to the next.
-_HOP = 1e-6
+#: Seconds that a message takes to the next device of a ring: in a node, and in another node.
+_HOP, _NETWORK_HOP = 3.4e-6, 14e-6
 #: The share of a collective's time that computing loses to it while both run: they compete for
 #: memory and processors.
 _CONTENTION = 0.5
@@ -55,20 +58,26 @@ def collectives(setting: Setting) -> list[Collective]:
     ]
 
 
-def step_seconds(setting: Setting, work: Work, transport: Sequence[Collective]) -> float:
+def step_seconds(
+    setting: Setting, work: Work, transport: Sequence[Collective], *, gathers_early: bool = True
+) -> float:
     """The seconds of an update: passes with their collectives, the last sums, the optimiser.
 
     Args:
         setting: The training and its layout.
         work: The work of a pass.
         transport: All collectives of an update.
+        gathers_early: Whether weights are gathered while the device computes with others.
     """
     parts = setting.parts
     hidden = sum(item.seconds for item in transport if item.hides and item.each_part) / parts
     visible = sum(item.seconds for item in transport if not item.hides) / parts
     if setting.layout.offload:
         visible += 8 * parameter_count(setting.run.model) / setting.layout.parts / OFFLOADED
-    pass_seconds = max(work.part + _CONTENTION * hidden, hidden) + visible
+    overlapped = (
+        max(work.part + _CONTENTION * hidden, hidden) if gathers_early else work.part + hidden
+    )
+    pass_seconds = overlapped + visible
     last = sum(item.seconds for item in transport if item.hides and not item.each_part)
     # the sums of an update begin with the backward pass of its last part
     last = max(_CONTENTION * last, last - 2 / 3 * work.part)
@@ -83,7 +92,7 @@ def _of_shards(setting: Setting) -> list[Collective]:
         return []
     groups = weight_groups(setting.run.model, layout.tensor)
     width, share = bytes_of(layout.gather), (n - 1) / n
-    hops = 2 * _n_groups(setting) * (n - 1) * _HOP
+    hops = 2 * _n_groups(setting) * _latency(setting, n)
     weight_bytes = int(parts * share * width * (2 * groups.blocks + groups.root))
     gradient_bytes = int(
         parts * share * bytes_of(layout.reduce) * _trained(setting) / layout.tensor
@@ -120,7 +129,8 @@ def _of_sums(setting: Setting) -> list[Collective]:
     crosses = layout.shards > 1  # each rank has its own card, and only one of a node is in the ring
     speed = _LINK_SHARE * setting.kind.network if crosses else _speed(setting, n)
     formula = f"2 (n - 1) / n x {bytes_of(layout.reduce)} bytes x own trained, n = {n}"
-    seconds = n_bytes / speed + 2 * (n - 1) * _HOP
+    hops = (n - 1) * _NETWORK_HOP if crosses else _latency(setting, n)
+    seconds = n_bytes / speed + 2 * hops
     name = "all-reduce of gradients"
     return [Collective(name, n_bytes, seconds, formula, hides=True, each_part=False)]
 
@@ -136,7 +146,8 @@ def _of_products(setting: Setting) -> list[Collective]:
     width = bytes_of(setting.precision)
     numbers = size.sequences * max(size.encoder, size.decoder) * model.d_model
     n_bytes = int(setting.parts * times * n_layers * 2 * (n - 1) / n * width * numbers)
-    seconds = n_bytes / _speed(setting, n) + setting.parts * times * n_layers * 2 * (n - 1) * _HOP
+    hops = setting.parts * times * n_layers * 2 * _latency(setting, n)
+    seconds = n_bytes / _speed(setting, n) + hops
     formula = (
         f"{setting.parts} parts x {times} x n_layers x 2 (n - 1) / n x {width} bytes x tokens x "
         f"d_model, n = {n}"
@@ -147,12 +158,24 @@ def _of_products(setting: Setting) -> list[Collective]:
 
 def _speed(setting: Setting, ranks: int) -> float:
     """Bytes a second that a device sends in a ring of so many ranks, of neighbours first."""
-    kind, layout = setting.kind, setting.layout
-    spread = ranks * (layout.tensor if ranks != layout.tensor else 1)
-    if spread <= kind.node:
+    kind = setting.kind
+    if _nodes(setting, ranks) == 1:
         return _LINK_SHARE * kind.link
-    cards = kind.node // layout.tensor  # rings of one node share its cards
+    cards = kind.node // setting.layout.tensor  # rings of one node share its cards
     return _LINK_SHARE * min(kind.link, kind.network * cards)
+
+
+def _latency(setting: Setting, ranks: int) -> float:
+    """Seconds of the hops of a ring of so many ranks, of neighbours first."""
+    crossings = _nodes(setting, ranks) - 1
+    return (ranks - 1 - crossings) * _HOP + crossings * _NETWORK_HOP
+
+
+def _nodes(setting: Setting, ranks: int) -> int:
+    """The nodes that a ring of so many ranks goes through."""
+    tensor = setting.layout.tensor
+    spread = ranks * (tensor if ranks != tensor else 1)
+    return max(1, spread // setting.kind.node)
 
 
 def _trained(setting: Setting) -> int:

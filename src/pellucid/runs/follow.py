@@ -53,7 +53,7 @@ def share_folder(world: World, path: Path) -> None:
         RunError: names the first rank that does not see it.
     """
     world.announce(str(path.absolute()))
-    _refuse_unseen(world, is_visible=True)
+    _refuse_unseen(world, path.absolute(), is_visible=True)
 
 
 def find_shared_folder(world: World) -> None:
@@ -62,15 +62,17 @@ def find_shared_folder(world: World) -> None:
     Raises:
         RunError: a rank does not see it.
     """
-    _refuse_unseen(world, is_visible=Path(str(world.receive())).is_dir())
+    path = Path(str(world.receive()))
+    _refuse_unseen(world, path, is_visible=path.is_dir())
 
 
-def _refuse_unseen(world: World, *, is_visible: bool) -> None:
+def _refuse_unseen(world: World, path: Path, *, is_visible: bool) -> None:
     answers = world.gather(is_visible)
     if not all(answers):
         raise RunError(
             f"rank {answers.index(False)} of {world.size} does not see the folder that rank 0 made "
-            "for the run: all ranks need one folder; name one on a shared disk with --out"
+            f"for the run in {path.parent}: all ranks need one folder; name one on a shared disk "
+            "with --out"
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from traceback import extract_tb
 from typing import Any
 
 from pellucid.errors import ConfigError
@@ -40,11 +41,18 @@ def inject_parts(model: Transformer, inject: Inject) -> None:
     """Let a function replace modules of a model.
 
     Raises:
-        ConfigError: the weights have other names or shapes afterwards, so that the run could not
-            be opened again.
+        ConfigError: the function failed; or the weights have other names or shapes afterwards, so
+            that the run could not be opened again.
     """
     before = _shapes(model)
-    inject(model)
+    try:
+        inject(model)
+    except Exception as error:
+        *_, place = extract_tb(error.__traceback__)
+        raise ConfigError(
+            f"--parts failed with {type(error).__name__}: {error} (in {place.filename}, line "
+            f"{place.lineno}): {_EXPECTED}"
+        ) from error
     after = _shapes(model)
     changed = sorted(name for name in before | after if before.get(name) != after.get(name))
     if changed:
