@@ -77,6 +77,9 @@ SECTIONS = {
     "recipe-choices": Section(
         "recipe-choices", "benchmarks.recipe_choices:page", "benchmarks.recipe_choices"
     ),
+    "bfloat16-weights": Section(
+        "bfloat16-weights", "benchmarks.bfloat16_weights:table", "benchmarks.bfloat16_weights"
+    ),
     "vitals": Section("vitals", "benchmarks.vitals:table", "benchmarks.vitals"),
     "scale": Section("scale", "benchmarks.scale_page:page", "benchmarks.scale"),
 }

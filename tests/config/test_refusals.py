@@ -74,6 +74,17 @@ REFUSED: dict[str, tuple[str, ...]] = {
         "training.precision: was 'float16'; did you mean 'bfloat16'; "
         "choices: auto, float32, bfloat16",
     ),
+    # the run above has float32 products
+    "training={weights='bfloat16_remainder', precision='float32'}": (
+        'training.weights is "bfloat16_remainder", but training.precision is "float32"',
+        "--set training.precision=bfloat16",
+        "--set training.weights=float32",
+    ),
+    "training={weights='bfloat16_stochastic', batch_size=8, accumulation=2}": (
+        'training.weights is "bfloat16_stochastic", but training.accumulation is 2',
+        "--set training.accumulation=1",
+    ),
+    "training={weights='bfloat16_remainder', ema_decay=0.9}": ("averages the rounded weights",),
     "training.compile=true": ("training.compile: was True", "choices: auto, on, all, off"),
     # ranges
     "model.decoder.norm.eps=0": ("model.decoder.norm: eps must be greater than 0, was 0.0",),

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -9,9 +9,11 @@ import torch
 from pellucid import config
 from pellucid.batches import TokenBatch
 from pellucid.counting import memory
-from pellucid.model import assemble
+from pellucid.counting.memory import state_memory
+from pellucid.model import assemble, learn_in_bfloat16
 from pellucid.objectives import NextToken
 from pellucid.optim import assemble_optimiser, gate
+from pellucid.rounded_weights import Rounding
 from support.architectures import SMALL, SMALL_HEADS, SMALL_STACK, with_stack
 
 ADAMW = config.AdamW(learning_rate=0.01, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.0)
@@ -56,6 +58,27 @@ def test_weights_gradients_and_moments_take_the_bytes_that_torch_takes(
     rows = rows_of(OPTIMISERS[name], described)
     assert rows["weights"] == sum(p.nbytes for p in model.parameters())
     assert rows["gradients"] == sum(gradient.nbytes for gradient in gradients)
+    assert rows["optimiser"] == sum(tensor.nbytes for tensor in state if tensor.ndim)
+
+
+@pytest.mark.parametrize("rounding", get_args(Rounding))
+@pytest.mark.parametrize("name", ["adamw", "muon"])
+def test_weights_in_bfloat16_take_the_bytes_that_torch_takes(name: str, rounding: Rounding) -> None:
+    model = assemble(BUSY, seed=0)
+    learn_in_bfloat16(model, rounding)
+    optimiser = assemble_optimiser(OPTIMISERS[name], model.named_parameters())
+    parameters = list(model.parameters())
+    for parameter in parameters:
+        parameter.grad = torch.zeros_like(parameter)
+    zero = torch.zeros(())
+    optimiser.step(gate(optimiser.gradients(), zero, clip_norm=None, blocked=zero), 1.0)
+    counted = state_memory(BUSY, OPTIMISERS[name], rounding=rounding)
+    rows = {row.part: row.n_bytes for row in counted}
+    low_bits = [getattr(p, "low_bits", None) for p in parameters]
+    remainders = sum(bits.nbytes for bits in low_bits if bits is not None)
+    assert rows["weights"] == sum(p.nbytes for p in parameters) + remainders
+    assert rows["gradients"] == sum(gradient.nbytes for gradient in optimiser.gradients())
+    state = optimiser.state_tensors().values()
     assert rows["optimiser"] == sum(tensor.nbytes for tensor in state if tensor.ndim)
 
 

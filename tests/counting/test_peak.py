@@ -45,6 +45,32 @@ def nano(**changes: Any) -> config.Run:
     return replace(run, model=model, training=replace(run.training, **changes))
 
 
+def test_a_compiled_loss_has_a_second_chunk_where_no_c_code_computes_it() -> None:
+    def loss(conditions: Conditions, **changes: Any) -> int:
+        rows = peak_memory(nano(**changes), conditions).rows
+        return next(row.n_bytes for row in rows if row.part == "loss")
+
+    gpu, cpu = Conditions(on_gpu=True), Conditions()
+    chunk = loss(gpu)  # 4 bytes x tokens x vocabulary: one chunk holds all logits
+    assert loss(gpu, compile="all") == 2 * chunk
+    assert loss(gpu, compile="on") == chunk
+    assert loss(cpu, compile="all") == loss(cpu)
+
+
+def test_weights_in_bfloat16_need_no_copies_and_smaller_gradients() -> None:
+    conditions = Conditions(precision="bfloat16")
+    whole, *rounded = (
+        {row.part: row.n_bytes for row in peak_memory(nano(weights=kind), conditions).rows}
+        for kind in ("float32", "bfloat16_remainder", "bfloat16_stochastic")
+    )
+    matrices = 4 * 12 * 128**2
+    for rows in rounded:
+        assert "casts" not in rows
+        assert whole["gradients"] - rows["gradients"] == 2 * matrices
+    assert [whole["weights"] - rows["weights"] for rows in rounded] == [0, 2 * matrices]
+    assert whole["casts"] == 2 * matrices
+
+
 def test_the_terms_add_up_and_the_process_is_not_bytes_to_allocate() -> None:
     estimate = peak_memory(nano(), Conditions(process=1000))
     assert estimate.n_bytes == sum(row.n_bytes for row in estimate.rows)

@@ -12,7 +12,7 @@ from pellucid.config.model import Transformer
 from pellucid.config.objective_requirements import check_cut, check_growth, check_needs
 from pellucid.config.objectives import ElasticNet, Objective
 from pellucid.config.old_names import with_new_kinds
-from pellucid.config.optimisers import Optimiser
+from pellucid.config.optimisers import AdamW, Muon, Optimiser
 from pellucid.config.parallel import Parallelism
 from pellucid.config.text import Text
 from pellucid.config.trained import Trained
@@ -65,6 +65,8 @@ class Run:
                 "training.ema_decay averages whole weights, and parallel.shard leaves each rank a "
                 "share of them: pass --set parallel.shard=none, or --set training.ema_decay=none"
             )
+        if self.training.rounding is not None:
+            check_rounded_weights(self)
 
     def check_objective(self) -> None:
         """Refuse a model or data that the objective cannot use.
@@ -76,6 +78,55 @@ class Run:
         """
         check_needs(self.objective, self.model, self.text.corpus, self.start)
         check_cut(self.training.growth, self.objective)
+
+
+def check_rounded_weights(run: Run) -> None:
+    """Refuse what weights in bfloat16 cannot train with.
+
+    Raises:
+        ConfigError: names the first such key, the reason, and what to set.
+    """
+    settings, parallel = run.training, run.parallel
+    computed = any(stack.reparametrisation is not None for stack in run.model.stacks)
+    refusals = (
+        (
+            settings.precision == "float32",
+            'training.precision is "float32", and products of bfloat16 weights are in bfloat16: '
+            "pass --set training.precision=bfloat16",
+        ),
+        (
+            settings.accumulation > 1,
+            f"training.accumulation is {settings.accumulation}, and gradients of parts would add "
+            "up in bfloat16, which loses small ones: pass --set training.accumulation=1 and, to "
+            "save memory, training.recompute=full",
+        ),
+        (
+            not isinstance(run.optimiser, AdamW | Muon),
+            f"the optimiser is {type(run.optimiser).__name__}, and only AdamW and Muon update the "
+            "exact weights: take one of them",
+        ),
+        (
+            settings.ema_decay is not None,
+            "training.ema_decay averages the rounded weights: pass --set training.ema_decay=none",
+        ),
+        (bool(run.penalties), "penalties act on the rounded weights: leave them out"),
+        (run.trained is not None, "`trained` freezes weights: leave it out"),
+        (
+            computed,
+            "`reparametrisation` computes matrices from other weights: leave it out",
+        ),
+        (
+            parallel.shard != "none" or parallel.tensor > 1,
+            "shares of weights are updated in float32: pass --set "
+            "parallel.shard=none and parallel.tensor=1",
+        ),
+    )
+    for is_refused, reason in refusals:
+        if is_refused:
+            raise ConfigError(
+                f'training.weights is "{settings.weights}", but {reason}; or pass --set '
+                "training.weights=float32"
+            )
 
 
 #: The type in which Muon orthogonalises; fused, a polynomial is one operation (since 0.2).

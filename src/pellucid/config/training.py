@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, assert_never
 
 from pellucid.config.checks import (
     Checked,
@@ -193,6 +193,9 @@ class Training(Checked):
             loss; absent, it has its whole length.
         ema_decay: the share of a moving average of the weights that an update leaves; absent, there
             is no average.
+        weights: the type of the blocks' matrices and of their gradients. In bfloat16 a small
+            update would be lost. "bfloat16_remainder" keeps the other 16 bits of float32 beside
+            each weight, for updates alone; "bfloat16_stochastic" rounds up or down at random.
     """
 
     budget: Budget
@@ -213,6 +216,20 @@ class Training(Checked):
     recompute: Literal["none", "selective", "full"] = "none"
     patience: Count | None = None
     ema_decay: PositiveFraction | None = None
+    weights: Literal["float32", "bfloat16_remainder", "bfloat16_stochastic"] = "float32"
+
+    @property
+    def rounding(self) -> Literal["remainder", "stochastic"] | None:
+        """What is done with the last bits of weights in bfloat16; None if they are in float32."""
+        match self.weights:
+            case "float32":
+                return None
+            case "bfloat16_remainder":
+                return "remainder"
+            case "bfloat16_stochastic":
+                return "stochastic"
+            case _:
+                assert_never(self.weights)
 
     def compiles(self, *, on_gpu: bool) -> bool:
         """Whether blocks are to be compiled, if a compiler works."""

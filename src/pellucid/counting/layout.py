@@ -89,6 +89,8 @@ class Layout:
         return self.shards * self.tensor
 
 
+#: What weights in bfloat16, and copies in it, are of.
+BLOCK_MATRICES = "matrices of the blocks"
 #: One device, and nothing computed again.
 ONE_DEVICE = Layout()
 
@@ -138,7 +140,7 @@ def gathered_bytes(model: Transformer, layout: Layout) -> tuple[int, str]:
 
 def cast_bytes(model: Transformer, layout: Layout) -> tuple[int, str]:
     """The copies of the matrices in bfloat16 that autocast keeps until the backward pass."""
-    return 2 * weight_groups(model, layout.tensor).blocks, "2 bytes x matrices of the blocks"
+    return 2 * weight_groups(model, layout.tensor).blocks, f"2 bytes x {BLOCK_MATRICES}"
 
 
 def check_tensor(model: Transformer, tensor: int) -> None:

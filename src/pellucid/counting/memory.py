@@ -7,7 +7,8 @@ from typing import assert_never
 
 from pellucid.config import SGD, Adam, AdamW, Muon, Optimiser, Trained, Transformer
 from pellucid.counting.activations import Kernel, Pass, Precision, activations
-from pellucid.counting.layout import ONE_DEVICE, Layout
+from pellucid.counting.conditions import Rounding
+from pellucid.counting.layout import BLOCK_MATRICES, ONE_DEVICE, Layout, weight_groups
 from pellucid.counting.parameters import parameter_count
 from pellucid.counting.trained import TrainedCounts, count_trained
 
@@ -69,8 +70,9 @@ def state_memory(
     trained: Trained | None = None,
     frozen_parameters: int = 0,
     layout: Layout = ONE_DEVICE,
+    rounding: Rounding = None,
 ) -> list[MemoryRow]:
-    """Weights, gradients and moments, all in float32: a device's share of them.
+    """Weights, gradients and moments, in float32 unless `rounding`: a device's share of them.
 
     Args:
         model: The trained model.
@@ -78,6 +80,7 @@ def state_memory(
         trained: The weights that learn; the others have no gradient and no moments.
         frozen_parameters: Parameters of a teacher or a frozen reference.
         layout: Over how many devices they are cut.
+        rounding: Of weights in bfloat16; their moments are in float32 too.
     """
     n, counts = parameter_count(model), count_trained(model, trained)
     moments, moments_formula = _moments(optimiser, counts)
@@ -88,11 +91,29 @@ def state_memory(
         MemoryRow("gradients", 4 * counts.trained, f"4 bytes x {trained_formula}", SMALLER_MODEL),
         MemoryRow("optimiser", moments, moments_formula, SMALLER_MODEL),
     ]
+    if rounding is not None:
+        rows = _rounded(rows, weight_groups(model).blocks, rounding)
     if frozen_parameters:
         formula = "4 bytes x parameters of the model that is asked"
         lower = "the size of the model that is asked"
         rows.append(MemoryRow("asked", 4 * frozen_parameters, formula, lower))
     return [_share(row, layout) for row in rows]
+
+
+def _rounded(rows: list[MemoryRow], matrices: int, rounding: Rounding) -> list[MemoryRow]:
+    """Weights, gradients and moments if the matrices of blocks are in bfloat16."""
+    weights, gradients, moments = rows
+    less = f" - 2 bytes x {BLOCK_MATRICES}"
+    gradients = replace(
+        gradients, n_bytes=gradients.n_bytes - 2 * matrices, formula=gradients.formula + less
+    )
+    if rounding == "stochastic":
+        weights = replace(
+            weights, n_bytes=weights.n_bytes - 2 * matrices, formula=weights.formula + less
+        )
+    else:
+        weights = replace(weights, formula=f"{weights.formula}, of some 2 as a remainder")
+    return [weights, gradients, moments]
 
 
 def snapshot_memory(

@@ -118,6 +118,8 @@ def peak_memory(run: Run, conditions: Conditions = UNKNOWN) -> MemoryEstimate:
 def _update_rows(run: Run, size: Pass, conditions: Conditions) -> list[MemoryRow]:
     """What an update has in memory, on any device."""
     model, precision, layout = run.model, conditions.precision, conditions.layout
+    rounding = run.training.rounding
+    update = update_bytes(run.optimiser, model, run.trained, rounding)
     kernel = conditions.kernel or choose_kernel(model, precision, sequences=size.sequences)
     activation_rows = activation_memory(
         model,
@@ -129,7 +131,7 @@ def _update_rows(run: Run, size: Pass, conditions: Conditions) -> list[MemoryRow
         residual=conditions.residual_bytes,
     )
     if conditions.logits == "chunks":
-        loss = loss_bytes(model, run.objective, size, precision, on_gpu=conditions.on_gpu)
+        loss = loss_bytes(run, size, precision, on_gpu=conditions.on_gpu)
     else:
         fused, compiled = conditions.logits == "fused", conditions.compiled
         loss = whole_logits_bytes(model, size, precision, compiled=compiled, fused=fused)
@@ -143,17 +145,18 @@ def _update_rows(run: Run, size: Pass, conditions: Conditions) -> list[MemoryRow
             trained=run.trained,
             frozen_parameters=conditions.frozen_parameters,
             layout=layout,
+            rounding=rounding,
         ),
         *activation_rows,
         MemoryRow("loss", *loss, SMALLER_PASS),
-        MemoryRow("update", *update_bytes(run.optimiser, model, run.trained), SMALLER_MODEL),
+        MemoryRow("update", *update, SMALLER_MODEL),
     ]
     if run.training.ema_decay is not None:
         n_bytes, formula = _bytes_of_part(rows, "gradients"), "as gradients: a moving average"
         rows.append(MemoryRow("average", n_bytes, formula, SMALLER_MODEL))
     if layout.shards > 1:
         rows.append(MemoryRow("gathered", *gathered_bytes(model, layout), SMALLER_MODEL))
-    elif precision == "bfloat16":
+    elif precision == "bfloat16" and rounding is None:
         rows.append(MemoryRow("casts", *cast_bytes(model, layout), SMALLER_MODEL))
     return rows
 

@@ -22,16 +22,17 @@ from pellucid.config import (
     Muon,
     NextToken,
     NoHead,
-    Objective,
     OneFeedForward,
     Optimiser,
     PolicyGradient,
+    Run,
     Seq2Seq,
     SpanCorruption,
     Trained,
     Transformer,
 )
 from pellucid.counting.activations import Pass, Precision, bytes_of
+from pellucid.counting.conditions import Rounding
 from pellucid.counting.layers import NamedStack, stacks
 from pellucid.counting.trained import count_trained, matrix_shapes
 
@@ -48,6 +49,9 @@ _COPIES = 4
 #: look-ahead, and of Newton-Schulz in float32 a square matrix before and after an iteration, its
 #: product with itself, and the polynomial. In bfloat16 it needs less.
 _MUON_BYTES = 20
+#: Bytes per number of a matrix in bfloat16 that is updated: its float32 value, and in turn its
+#: gradient, or the bits of the new value, its upper half and its remainder.
+_WIDENED_BYTES = 16
 #: Windows of held-out text in one pass.
 EVALUATED_AT_ONCE = 16
 #: Texts that an evaluation generates at once.
@@ -71,24 +75,33 @@ def chunk_rows(tokens: int, vocab_size: int, item_bytes: int, *, on_gpu: bool) -
     return max(1, -(-tokens // n_chunks))
 
 
-def loss_bytes(
-    model: Transformer, objective: Objective, size: Pass, precision: Precision, *, on_gpu: bool
-) -> Size:
-    """The logits during the loss, and the head's matrix in their precision."""
+def loss_bytes(run: Run, size: Pass, precision: Precision, *, on_gpu: bool) -> Size:
+    """The logits during the loss, and the head's matrix in their precision.
+
+    Args:
+        run: The config.
+        size: The pass of one device.
+        precision: Of matrix products.
+        on_gpu: Whether a GPU computes them.
+    """
+    model, objective = run.model, run.objective
     if isinstance(model.head, ClassificationHead | NoHead):
         return 0, "nothing: no logits over the vocabulary"
     tokens = size.sequences * (size.decoder or size.encoder)
     width = bytes_of(precision)
     matrix = 0 if width == 4 else width * model.rows * model.head_width
     rows = chunk_rows(tokens, model.rows, width, on_gpu=on_gpu)
-    fused = width * rows * model.rows + matrix
+    # compiled code writes the gradient of a chunk beside its logits; C code writes it over them
+    is_in_c = not on_gpu and model.head.soft_cap is None
+    chunk_width = 2 * width if run.training.compile == "all" and not is_in_c else width
+    fused = chunk_width * rows * model.rows + matrix
     wide = 4 * chunk_rows(tokens, model.rows, 4, on_gpu=on_gpu) * model.rows + matrix
     match objective:
         case NextToken() | SFT() | Seq2Seq():
             copies = _COPIES if objective.entropy_bonus else 0
-            return fused + copies * wide, f"{width} bytes x rows of a chunk x vocab_size"
+            return fused + copies * wide, f"{chunk_width} bytes x rows of a chunk x vocab_size"
         case MLM() | SpanCorruption():
-            return fused, f"{width} bytes x rows of a chunk x vocab_size"
+            return fused, f"{chunk_width} bytes x rows of a chunk x vocab_size"
         case Distillation():
             return 2 * _COPIES * wide, f"{2 * _COPIES} x 4 bytes x rows of a chunk x vocab_size"
         case DPO() | PolicyGradient():
@@ -124,9 +137,22 @@ def whole_logits_bytes(
     return n_bytes * tokens * model.rows, f"{n_bytes} bytes x tokens x vocab_size"
 
 
-def update_bytes(optimiser: Optimiser, model: Transformer, trained: Trained | None) -> Size:
-    """The temporary memory of an update."""
+def update_bytes(
+    optimiser: Optimiser, model: Transformer, trained: Trained | None, rounding: Rounding = None
+) -> Size:
+    """The temporary memory of an update.
+
+    Args:
+        optimiser: Its kind.
+        model: The trained model.
+        trained: The weights that learn; None for all.
+        rounding: Of weights in bfloat16: one matrix at a time is widened.
+    """
     match optimiser:
+        case AdamW() if rounding is not None:
+            shapes = matrix_shapes(model)
+            largest = max((rows * columns for rows, columns in shapes), default=0)
+            return _WIDENED_BYTES * largest, f"{_WIDENED_BYTES} bytes x the largest matrix"
         case AdamW() | Adam() | SGD():
             return 0, "nothing: in place"
         case Muon():

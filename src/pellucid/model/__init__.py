@@ -26,7 +26,7 @@ from pellucid.model.cache import KeysAndValues, KeyValueCache, NoCache
 from pellucid.model.experts import Experts
 from pellucid.model.experts.balancing import Balancing, assemble_balancing, expert_layers
 from pellucid.model.feed_forward import MLP, ClampedGatedMLP, GatedMLP, HeadTransform
-from pellucid.model.half import can_be_half, refuse_half, widen_on_use
+from pellucid.model.half import can_be_half, learn_in_bfloat16, refuse_half, widen_on_use
 from pellucid.model.latent_attention import LatentAttention
 from pellucid.model.linear_attention import LinearAttention
 from pellucid.model.lora import LoRALinear
@@ -133,6 +133,7 @@ __all__ = [
     "expert_layers",
     "has_own_matrices",
     "is_adapter_tensor",
+    "learn_in_bfloat16",
     "look",
     "merge",
     "merged",

@@ -18,6 +18,7 @@ from pellucid.model.facts import EmbeddingFacts, LinearFacts
 from pellucid.model.packed.layers import packed_of, refuse_packed
 from pellucid.model.precision import wide
 from pellucid.model.transformer import Transformer
+from pellucid.rounded_weights import Rounding, round_parameter
 from pellucid.typed import named_modules
 
 #: The types of matrices that can stay.
@@ -28,7 +29,9 @@ class HalfLinear(nn.Linear):
     """W x + b, with W in half precision and the product in the dtype of x."""
 
     def forward(self, input: Float[Tensor, "*batch inputs"]) -> Float[Tensor, "*batch outputs"]:
-        """The product with the widened matrix."""
+        """The product with the widened matrix; autocast takes the matrix as it is."""
+        if torch.is_autocast_enabled(input.device.type):
+            return F.linear(input, self.weight, self.bias)
         return F.linear(input, self.weight.to(input.dtype), self.bias)
 
     def facts(self) -> LinearFacts:
@@ -71,6 +74,20 @@ def widen_on_use(model: Transformer) -> None:
     table = model.token_embedding
     if packed_of(table) is None and table.weight.dtype in HALF:
         table.__class__ = HalfEmbedding
+
+
+def learn_in_bfloat16(model: Transformer, rounding: Rounding) -> None:
+    """Let the matrices of blocks learn in bfloat16; routers stay in float32.
+
+    Args:
+        model: the model, in float32.
+        rounding: what is done with the last bits of an update.
+    """
+    for stack in (model.encoder, model.decoder):
+        for name, module in ({} if stack is None else named_modules(stack)).items():
+            if type(module) is nn.Linear and not name.endswith((".router", ".shared_gate")):
+                round_parameter(cast("nn.Parameter", module.weight), rounding)
+                module.__class__ = HalfLinear
 
 
 @torch.no_grad()

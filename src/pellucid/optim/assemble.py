@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import assert_never
+from typing import assert_never, cast
 
 import torch
 from torch import nn
@@ -19,6 +19,8 @@ from pellucid.optim.grouping import Group, group
 from pellucid.optim.muon import Muon, Orthogonaliser, Owners
 from pellucid.optim.optimiser import Optimiser
 from pellucid.optim.proximal import penalties_of
+from pellucid.optim.rounded_adamw import RoundedAdamW
+from pellucid.rounded_weights import is_rounded
 from pellucid.typed import multiplies_bfloat16
 
 
@@ -47,7 +49,7 @@ def assemble_optimiser(
     groups = group(names.items())
     match optimiser:
         case config.AdamW():
-            parts = [_adamw(optimiser, groups.every)]
+            parts = _adamw(optimiser, groups.every)
         case config.Adam():
             parts = [
                 Adam(
@@ -76,7 +78,7 @@ def assemble_optimiser(
                 else []
             )
             if any(adamw_group.parameters for adamw_group in adamw_groups):
-                parts.append(_adamw(optimiser.rest, adamw_groups))
+                parts += _adamw(optimiser.rest, adamw_groups)
         case _:
             assert_never(optimiser)
     strengths = ((penalty.l1, penalty.l2, penalty.parameters) for penalty in penalties)
@@ -118,14 +120,21 @@ def orthogonaliser(orthogonal: config.Orthogonal | None, device: torch.device) -
             assert_never(orthogonal)
 
 
-def _adamw(adamw: config.AdamW, groups: Iterable[Group]) -> torch.optim.Optimizer:
-    return AdamW(
-        _decaying(groups, adamw.weight_decay),
-        lr=adamw.learning_rate,
-        betas=adamw.betas,
-        eps=adamw.eps,
-        fused=True,
-    )
+def _adamw(adamw: config.AdamW, groups: Iterable[Group]) -> list[torch.optim.Optimizer]:
+    """AdamW, and before it the one of rounded weights if there are any."""
+    by_kind: dict[type[AdamW], list[dict[str, object]]] = {}
+    for options in _decaying(groups, adamw.weight_decay):
+        parameters = cast("list[nn.Parameter]", options["params"])
+        for kind, members in (
+            (RoundedAdamW, [p for p in parameters if is_rounded(p)]),
+            (AdamW, [p for p in parameters if not is_rounded(p)]),
+        ):
+            if members:
+                by_kind.setdefault(kind, []).append({**options, "params": members})
+    return [
+        kind(options, lr=adamw.learning_rate, betas=adamw.betas, eps=adamw.eps, fused=True)
+        for kind, options in by_kind.items()
+    ]
 
 
 def _decaying(groups: Iterable[Group], decay: float) -> list[dict[str, object]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 
 import torch
 from jaxtyping import Float
@@ -52,10 +53,18 @@ def gate(
         Pascanu, Mikolov and Bengio 2013, "On the difficulty of training recurrent neural networks",
         algorithm 1.
     """
-    norm = torch.nn.utils.get_total_norm(gradients) if norm is None else norm
+    norm = _total_norm(gradients) if norm is None else norm
     # the optimiser may be on the processor, and the loss on a GPU
     loss, blocked = loss.to(norm.device), blocked.to(norm.device)
     finite = torch.isfinite(norm) & torch.isfinite(loss)
     blocked = torch.maximum(blocked, (~finite).to(blocked.dtype))
     divisor = torch.ones_like(norm) if clip_norm is None else (norm / clip_norm).clamp(min=1.0)
     return Gate(norm=norm, divisor=divisor, blocked=blocked)
+
+
+def _total_norm(gradients: Sequence[Tensor]) -> Float[Tensor, ""]:
+    """The norm of all gradients together; of bfloat16 ones it is summed in float32."""
+    if all(gradient.dtype != torch.bfloat16 for gradient in gradients):
+        return torch.nn.utils.get_total_norm(gradients)
+    norm: Any = cast("Any", torch.linalg).vector_norm
+    return norm(torch.stack([norm(gradient, dtype=torch.float32) for gradient in gradients]))

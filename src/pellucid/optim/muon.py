@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from pellucid.maths.optimisers import NEWTON_SCHULZ, newton_schulz
 from pellucid.optim.eager import Optimizer
+from pellucid.rounded_weights import is_rounded, read_exact, write_exact
 
 
 @runtime_checkable
@@ -169,12 +170,18 @@ class Muon(Optimizer):
             rows,
         )
         for matrix, direction in zip(matrices, update, strict=True):
-            local(matrix).mul_(shrink).sub_(direction * rate)
+            if is_rounded(matrix):
+                exact = read_exact(matrix)
+                write_exact(matrix, exact.mul_(shrink).sub_(direction * rate))
+            else:
+                local(matrix).mul_(shrink).sub_(direction * rate)
 
     def _look_ahead(self, matrix: nn.Parameter, mu: float | Tensor, skip: Tensor | None) -> Tensor:
         """g + mu m of a matrix, after m has taken its gradient in."""
         assert matrix.grad is not None
         grad = self.owners.local(matrix.grad)
+        if is_rounded(matrix):
+            grad = grad.float()
         if self.grad_scale is not None:
             grad = grad / self.grad_scale
         if skip is not None:
@@ -186,5 +193,6 @@ class Muon(Optimizer):
     def _buffer(self, matrix: nn.Parameter) -> Tensor:
         state = self.state[matrix]
         if "momentum" not in state:
-            state["momentum"] = torch.zeros_like(matrix)
+            dtype = torch.float32 if is_rounded(matrix) else matrix.dtype
+            state["momentum"] = torch.zeros_like(matrix, dtype=dtype)
         return state["momentum"]

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from pellucid.errors import CheckpointError
 from pellucid.optim.muon import Muon
+from pellucid.rounded_weights import is_rounded
 
 #: The count of updates; every other tensor has the shape of its parameter.
 _COUNT = "step"
@@ -48,7 +49,8 @@ def check_state(
         )
     for key, value in state.items():
         shape = () if key == _COUNT else tuple(parameter.shape)
-        dtype = torch.float32 if key == _COUNT else parameter.dtype
+        is_wide = key == _COUNT or is_rounded(parameter)
+        dtype = torch.float32 if is_wide else parameter.dtype
         if tuple(value.shape) != shape or value.dtype != dtype:
             raise CheckpointError(
                 f"the optimiser's state {name}::{key} is {tuple(value.shape)} of {value.dtype}, "

@@ -104,10 +104,16 @@ def make_setting(run: Run, kind: Kind, layout: Layout, assume: Iterable[str] = (
 
     Raises:
         ConfigError: an assumption that there is none of; a vocabulary that only the data decide;
-            a batch, heads or units that the layout does not divide.
+            a batch, heads or units that the layout does not divide; weights that only one device
+            can train.
     """
     run, assumptions = with_vocabulary(run), _read_assumptions(assume)
     _ = run.model.rows  # for its refusal
+    if run.training.rounding is not None and layout.devices > 1:
+        raise ConfigError(
+            f'training.weights is "{run.training.weights}", which trains on one device alone: '
+            "plan for one, or with --set training.weights=float32"
+        )
     if layout.recompute == "selective" and assumptions.alternate:
         layout = replace(layout, recompute="alternate")
     check_tensor(run.model, layout.tensor)

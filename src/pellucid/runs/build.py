@@ -21,6 +21,7 @@ from pellucid.model import (
     assemble_trained,
     draw_weights,
     has_own_matrices,
+    learn_in_bfloat16,
 )
 from pellucid.optim import assemble_optimiser, assemble_schedule
 from pellucid.parallel import World
@@ -92,6 +93,8 @@ def build_model(
     _move(model, torch.device(plan.device))
     attend_by(model, plan.attention)
     recompute_by(model, run.training.recompute)
+    if run.training.rounding is not None:
+        learn_in_bfloat16(model, run.training.rounding)
     if inject is not None:
         inject_parts(model, inject)
     compile_model(model, plan)

@@ -18,6 +18,7 @@ import torch
 from pellucid import config
 from pellucid.batches import Batch
 from pellucid.counting import choose_kernel
+from pellucid.errors import ConfigError
 from pellucid.model import Transformer
 from pellucid.optim import assemble_optimiser
 from pellucid.saved_runs.machine import device_name, find_precision, has_native
@@ -59,10 +60,17 @@ def plan_run(
         ranks: how many processes train together.
 
     Raises:
-        ConfigError: the ranks cannot share a batch alike.
+        ConfigError: the ranks cannot share a batch alike, or the device computes in float32 and the
+            weights are in bfloat16.
     """
     settings = run.training
     precision = find_precision(settings.precision, device)
+    if settings.rounding is not None and precision == "float32":
+        raise ConfigError(
+            f'training.weights is "{settings.weights}", and {device} has no instructions for '
+            "products in bfloat16, so they would be in float32: pass --set "
+            "training.weights=float32, or --set training.precision=bfloat16, which is slow here"
+        )
     parts = config.count_parts(settings, run.parallel.count_data_ranks(ranks))
     return config.Plan(
         total_steps=1,

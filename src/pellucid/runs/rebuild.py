@@ -10,13 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from pellucid import config
 from pellucid.checkpoints import STATE, Checkpoint, describe, read_progress, verify, write_text
 from pellucid.config import encode, run_to_toml
 from pellucid.errors import ConfigError
 from pellucid.json_text import json_text
+from pellucid.model import Transformer
 from pellucid.parallel import World
+from pellucid.rounded_weights import ExactTensors, write_exact
 from pellucid.runs.build import build_job, build_model
 from pellucid.runs.parts import Inject
 from pellucid.runs.prepare import open_data
@@ -87,11 +90,22 @@ def restore(job: Job, checkpoint: Checkpoint) -> Progress:
 def _restore_whole(job: Job, checkpoint: Checkpoint) -> None:
     memory, trained = split_trained(checkpoint.optimiser)
     weights = checkpoint.model if job.average else with_trained(checkpoint.model, trained)
-    fill(job.model, weights, job.model.device)
+    fill(job.model, _rounded_weights(job.model, weights), job.model.device)
     if job.average is not None:
         job.average.restore(trained)
     if not is_of_another_optimiser(checkpoint, job):
         job.optimiser.load_state_tensors(memory)
+
+
+def _rounded_weights(model: Transformer, weights: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    """Weights that fit a model whose matrices are rounded: it takes the exact ones."""
+    exact = ExactTensors(model)
+    if not exact.rounded:
+        return weights
+    check_fit(exact, weights)
+    for name, parameter in exact.rounded.items():
+        write_exact(parameter, weights[name].to(parameter.device))
+    return {**weights, **{name: p.detach() for name, p in exact.rounded.items()}}
 
 
 def _restore_shares(job: Job, checkpoint: Checkpoint) -> None:

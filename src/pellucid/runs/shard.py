@@ -47,6 +47,11 @@ def check_division(run: config.Run, ranks: int) -> None:
     config.count_parts(run.training, settings.count_data_ranks(ranks))
     if ranks == 1:
         return
+    if run.training.rounding is not None:
+        raise ConfigError(
+            f'training.weights is "{run.training.weights}", and ranks would sum gradients in '
+            "bfloat16, which loses small ones: pass --set training.weights=float32"
+        )
     layers = [layer for stack in config_stacks(run.model) for layer in stack.stack.layer_counts]
     if settings.shard != "none" and any(
         isinstance(layer.feed_forward, config.Experts) for layer in layers

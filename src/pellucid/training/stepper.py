@@ -22,6 +22,7 @@ from pellucid.model import Transformer, assemble_balancing
 from pellucid.objectives import Objective, compiling_loss
 from pellucid.optim import Optimiser
 from pellucid.parallel import World
+from pellucid.rounded_weights import ExactTensors
 from pellucid.training.averaging import WeightAverage
 from pellucid.training.non_finite import Culprit, find_culprit, first_culprit
 from pellucid.training.randomness import seed_part, seed_step
@@ -169,7 +170,9 @@ class Stepper:
     def whole_state(self) -> TrainedState:
         """Everything that updates change, complete, under the names that a checkpoint uses."""
         full = self._world.full
-        model, optimiser = self._model.state_dict(), self._optimiser.state_tensors()
+        model, optimiser = ExactTensors(self._model), self._optimiser.state_tensors()
+        if model.rounded:  # no ranks share them, and no average is kept
+            return TrainedState(model, optimiser)
         if self._average is not None:
             optimiser |= self._average.tensors()
         return TrainedState(

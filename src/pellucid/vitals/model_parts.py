@@ -24,6 +24,7 @@ from pellucid.model.facts import (
     tensor_at,
 )
 from pellucid.parallel.collect import whole_tensor
+from pellucid.rounded_weights import read_exact
 from pellucid.typed import named_modules
 
 
@@ -63,7 +64,7 @@ class Anatomy:
     parameters: dict[str, nn.Parameter]
     matrices: tuple[str, ...]
     is_sharded: bool = False
-    read: Callable[[Tensor], Tensor] = lambda tensor: local(tensor)
+    read: Callable[[Tensor], Tensor] = lambda tensor: local(read_exact(tensor))
 
     @property
     def gathers_tensors(self) -> bool:

@@ -9,6 +9,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from pellucid.rounded_weights import is_rounded
+
 #: Most numbers of a matrix in a sample: enough to know its RMS to half a percent.
 _SAMPLE = 2**14
 #: Types of weights for which an update can be too small.
@@ -74,7 +76,8 @@ def _effective_step(step: Step) -> Tensor | None:
 
 
 def _lost(step: Step) -> Tensor | None:
-    if step.parameter.dtype not in _NARROW:
+    # in a rounded weight an update counts even if it does not show
+    if step.parameter.dtype not in _NARROW or is_rounded(step.parameter):
         return None
     return ((step.change == 0) & (step.gradient != 0)).double().mean()
 
