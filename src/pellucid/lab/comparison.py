@@ -271,6 +271,11 @@ def _notes(results: Sequence[VariantResult]) -> list[str]:
     """What makes the comparison less than fair, or a value absent."""
     notes: list[str] = []
     first = results[0].run
+    if len(results) == 1:
+        notes.append(
+            "one variant has no partner: this is how much it varies between seeds; the same "
+            "command with a second variant compares both, and trains only the new one"
+        )
     if any(result.run.training.budget != first.training.budget for result in results):
         notes.append(
             "the budgets differ, as the configs say: name one with --steps, --tokens, --minutes or "

@@ -238,7 +238,8 @@ def _resolved(word: str | Path, paths: list[str], table: dict[str, Any]) -> conf
     try:
         return resolve_config(paths, **cast("Any", table | source))
     except ConfigError as error:
-        raise ConfigError(f"{word}: {error}") from None
+        name = "" if str(error).startswith(str(word)) else f"{word}: "
+        raise ConfigError(f"{name}{error}") from None
 
 
 def _names(words: Sequence[str | Path]) -> list[str]:

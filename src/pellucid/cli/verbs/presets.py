@@ -19,6 +19,7 @@ from pellucid.config import (
     run_from_table,
     run_to_toml,
 )
+from pellucid.plural import plural
 from pellucid.presets import FAMILIES, OBJECTIVES, PRESETS, ObjectivePreset, diff, find
 
 if TYPE_CHECKING:
@@ -93,7 +94,8 @@ def _describe_model(model: Transformer) -> str:
     else:
         shape = "encoder" if model.decoder is None else "encoder-decoder"
     layers = " + ".join(str(stack.n_layers) for stack in model.stacks)
-    return f"{shape:<16} {layers} layers of {model.d_model}, context {model.context_length:,}"
+    layers += f" {plural(sum(stack.n_layers for stack in model.stacks), 'layer')}"
+    return f"{shape:<16} {layers} of {model.d_model}, context {model.context_length:,}"
 
 
 def _size_of(run: Run) -> str | None:
