@@ -23,7 +23,7 @@ from pellucid.cores import load, usable_cores
 from pellucid.display.numbers import size
 from pellucid.free_memory import Free, free_memory
 from pellucid.native import compile as native
-from pellucid.plural import plural
+from pellucid.printable import plural
 from pellucid.version import __version__
 
 #: How large a page of memory may be: the kernel's own choice is in brackets.

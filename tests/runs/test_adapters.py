@@ -180,7 +180,8 @@ def test_answers_are_learnt_by_adapters_alone(tmp_path: Path) -> None:
     settings = [*TINY, "model.context_length=128", "text.held_out=0.2"]
     with pytest.raises(ConfigError, match="--from"):
         resolve_config([data], objective="sft", lora=2, settings=settings)
-    chosen = 'trained={kind="LoRA", rank=2, alpha=4.0, dropout=0.0, targets=["decoder.blocks.*.attention.query"]}'
+    targets = '["decoder.blocks.*.attention.query"]'
+    chosen = f'trained={{kind="LoRA", rank=2, alpha=4.0, dropout=0.0, targets={targets}}}'
     tuned = pellucid.train(
         [data],
         objective="sft",

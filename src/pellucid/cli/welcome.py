@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pellucid.plural import plural
+from pellucid.printable import plural
 
 if TYPE_CHECKING:
     from pellucid.lab.run_table import RunRow

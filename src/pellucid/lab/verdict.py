@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pellucid.display.metric_labels import Measured
 from pellucid.lab.statistics import LEVEL, MOST_SEEDS, Difference
-from pellucid.plural import plural
+from pellucid.printable import plural
 
 #: A p-value above this is no evidence that two variants differ.
 ALPHA = 1 - LEVEL

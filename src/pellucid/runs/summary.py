@@ -12,7 +12,7 @@ from pellucid.disk import free_bytes
 from pellucid.display.numbers import duration, short, size
 from pellucid.optim import group
 from pellucid.parallel import own_command
-from pellucid.plural import plural
+from pellucid.printable import plural
 from pellucid.saved_runs.folder import RunFolder
 from pellucid.tasks import Task
 from pellucid.training import Job, mean_rows

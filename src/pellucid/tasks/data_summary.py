@@ -8,7 +8,7 @@ from pellucid import config
 from pellucid.data import PreparedData, ReadCounts
 from pellucid.data.manifest import ShardFacts
 from pellucid.display.numbers import size
-from pellucid.plural import plural
+from pellucid.printable import plural
 from pellucid.tasks.task import Fact, TaskInputs
 from pellucid.tokenizers import Tokenizer
 

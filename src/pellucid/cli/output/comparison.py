@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pellucid.plural import plural
+from pellucid.printable import plural
 
 if TYPE_CHECKING:
     from pellucid.lab import Comparison, PairResult, VariantResult

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pellucid import printable
 from pellucid.errors import Interrupted, PellucidError
 from pellucid.json_text import json_text
-from pellucid.plural import plural
+from pellucid.printable import plural
 
 if TYPE_CHECKING:
     from rich.console import Console

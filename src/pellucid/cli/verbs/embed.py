@@ -12,7 +12,7 @@ from pellucid.cli.flags.read_texts import add_texts, read_texts
 from pellucid.cli.flags.shared import add_run, finish_parser
 from pellucid.cli.output.printing import TEXT_WIDTH, print_result, shorten
 from pellucid.errors import ConfigError
-from pellucid.plural import plural
+from pellucid.printable import plural
 
 if TYPE_CHECKING:
     from pellucid.inference.embedding import Vectors

@@ -19,8 +19,8 @@ from pellucid.config import (
     run_from_table,
     run_to_toml,
 )
-from pellucid.plural import plural
 from pellucid.presets import FAMILIES, OBJECTIVES, PRESETS, ObjectivePreset, diff, find
+from pellucid.printable import plural
 
 if TYPE_CHECKING:
     from pellucid.counting import GrowthRow

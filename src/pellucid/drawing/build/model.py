@@ -40,7 +40,7 @@ from pellucid.drawing.elements import (
     SideBox,
     Words,
 )
-from pellucid.plural import plural
+from pellucid.printable import plural
 
 _HEAD, _EMBEDDING, _ENCODED = "head", "embedding", "encoded"
 

@@ -16,7 +16,7 @@ from pellucid.exports.card.data_section import data_section
 from pellucid.exports.card.recipe import recipe_section
 from pellucid.exports.card.results import results_section, time_section, vitals_section
 from pellucid.exports.card.usage import usage_section
-from pellucid.plural import plural
+from pellucid.printable import plural
 from pellucid.saved_runs.folder import RunFolder
 from pellucid.saved_runs.records import read_events
 from pellucid.training import Event

@@ -11,7 +11,7 @@ from pellucid.display.numbers import duration, energy
 from pellucid.display.vital_rows import rows_of
 from pellucid.errors import PellucidError
 from pellucid.exports.card.recipe import table
-from pellucid.plural import plural
+from pellucid.printable import plural
 from pellucid.saved_runs.folder import RunFolder
 from pellucid.saved_runs.load import read_plan
 from pellucid.training import Event, events
