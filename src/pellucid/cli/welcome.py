@@ -47,7 +47,7 @@ def _of_run(row: RunRow) -> Iterator[str]:
     from pellucid.display import visible
 
     path = f"runs/{visible(row.name)}"
-    loss = "" if row.best_loss is None else f", best loss {row.best_loss:.3f}"
+    loss = "" if row.best_loss is None else f", best held-out loss {row.best_loss:.3f}"
     yield f"\n{path}: {row.state}{loss}{f', {row.word}' if row.word else ''}"
     if row.state == "damaged":
         yield f"  {row.problem}"
