@@ -262,7 +262,7 @@ def test_words_that_are_no_comparison_are_refused(
     for words, reason in (
         ([text], "there is nothing to compare"),
         ([slow, "-"], "standard input ends"),
-        ([str(place / "absent.toml"), text], f"error: {place}/absent.toml does not exist"),
+        ([str(place / "absent.toml"), text], f"error: {place}/absent.toml: does not exist"),
         ([slow, text, "--storage", "j.log"], "add --tune KEY"),
         ([slow, text, "--seeds", "1,1"], "different numbers"),
     ):

@@ -238,8 +238,7 @@ def _resolved(word: str | Path, paths: list[str], table: dict[str, Any]) -> conf
     try:
         return resolve_config(paths, **cast("Any", table | source))
     except ConfigError as error:
-        name = "" if str(error).startswith(str(word)) else f"{word}: "
-        raise ConfigError(f"{name}{error}") from None
+        raise ConfigError(f"{word}: {str(error).removeprefix(str(word)).lstrip(': ')}") from None
 
 
 def _names(words: Sequence[str | Path]) -> list[str]:

@@ -112,10 +112,7 @@ def resolve_config(paths: Iterable[str | Path] = (), **choices: Unpack[RunChoice
     if lora is None:
         return run
     if run.start is None:
-        raise ConfigError(
-            "--lora trains adapters next to weights that stay as they are, and these would be "
-            "random: name a trained run or a published model with --from"
-        )
+        raise ConfigError("--lora adapts trained weights: name a run or a model with --from")
     adapters = config.LoRA(rank=lora, alpha=2.0 * lora, dropout=0.0, targets=_LORA_TARGETS)
     return replace(run, trained=adapters)
 
