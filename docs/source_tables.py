@@ -1,4 +1,4 @@
-"""Write tables of five pages from the source.
+"""Write tables of six pages from the source.
 
     python docs/source_tables.py
 
@@ -11,6 +11,7 @@ writes.
     <!-- families --> docs/huggingface.md: a row for each family of `families/models.toml`
     <!-- rooms -->    docs/architecture.md: a row for each room, from its docstring
     <!-- floors -->   docs/architecture.md: the floors of the import contract
+    <!-- errors -->   docs/exit-codes.md: a row for each exception, from its docstring
 """
 
 from __future__ import annotations
@@ -22,12 +23,15 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from pellucid.diagnosis.finding import read_codes
+from pellucid.errors import PellucidError
 from pellucid.vitals.rules import rules_of
 from pellucid.vitals.signs import EQUATIONS
 
 DOCS = Path(__file__).parent
 SOURCE = DOCS.parent / "src" / "pellucid"
-MARK = re.compile(r"<!-- (codes|signs|papers|families|rooms|floors) -->\n.*?<!-- end -->", re.S)
+MARK = re.compile(
+    r"<!-- (codes|signs|papers|families|rooms|floors|errors) -->\n.*?<!-- end -->", re.S
+)
 
 
 def draw(page: str) -> str:
@@ -108,6 +112,15 @@ def read_floors() -> list[str]:
     return project["tool"]["importlinter"]["contracts"][0]["layers"]
 
 
+def errors_table(_: str) -> Iterable[str]:
+    """A row for each exception of the tree, with the first line of its docstring."""
+    yield from head("exception", "code", "when")
+    for error in (PellucidError, *PellucidError.__subclasses__()):
+        if error.__module__ == PellucidError.__module__:
+            first_line = (error.__doc__ or "").partition("\n")[0].removesuffix(".")
+            yield row(f"`{error.__name__}`", str(int(error.exit_code)), first_line)
+
+
 def limits(above: float | None, below: float | None) -> str:
     """`above 100 or below 0.01`, with a dash for a word that is never said."""
     pairs = (("above", above), ("below", below))
@@ -132,8 +145,9 @@ TABLES: dict[str, Callable[[str], Iterable[str]]] = {
     "families": families_table,
     "rooms": rooms_table,
     "floors": floors_block,
+    "errors": errors_table,
 }
-NAMES = ("diagnosis", "vitals", "notation", "huggingface", "architecture")
+NAMES = ("diagnosis", "vitals", "notation", "huggingface", "architecture", "exit-codes")
 PAGES = tuple(DOCS / f"{name}.md" for name in NAMES)
 
 if __name__ == "__main__":

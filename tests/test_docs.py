@@ -74,6 +74,7 @@ def test_the_tables_of_other_pages_are_what_the_source_says() -> None:
         "families",
         "rooms",
         "floors",
+        "errors",
     ]
     assert [script["draw"](page) for page in pages] == pages
 

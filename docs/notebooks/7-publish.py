@@ -7,9 +7,8 @@
 # %%
 from pathlib import Path
 
-import torch
-
 import pellucid
+import torch
 from pellucid.runs import export_run
 
 run = pellucid.train(out="runs/publish", steps=40, settings=["training.batch_size=2"], show=False)

@@ -1,18 +1,5 @@
 """Everything pellucid refuses, as one tree, and the one table of exit codes.
 
-    PellucidError                 bad input: says what was given, what was expected, what to do
-    ├── ConfigError               a config key, kind or value
-    ├── TextError                 a corpus, its encoding, a tokenizer
-    ├── MathsError                an argument of an equation; a ValueError too
-    ├── CheckpointError           a damaged, foreign or missing checkpoint
-    ├── RunError                  a run folder: missing, in use, or of another plan
-    ├── LibraryError              a library that an extra brings, and that cannot be imported
-    ├── RankLost                  another process of the same training ended or hangs
-    ├── NonFiniteError            a weight, a loss or a logit that is not finite
-    └── Interrupted               a signal stopped the work: which one, and what is saved
-
-    Signalled                     raised at once where a signal comes and nothing is to be finished
-
 Must not know: the cause of a refusal.
 """
 
@@ -36,7 +23,7 @@ class ExitCode(IntEnum):
 
 
 class PellucidError(Exception):
-    """Something was refused; the message is one paragraph a user can act on."""
+    """The root of this tree. Its message is one paragraph, on which a user can act."""
 
     exit_code = ExitCode.BAD_INPUT
     #: Of a training by many processes: whether another one says it; None if nobody knows of it yet.

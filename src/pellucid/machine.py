@@ -23,6 +23,7 @@ from pellucid.cores import load, usable_cores
 from pellucid.display.numbers import size
 from pellucid.free_memory import Free, free_memory
 from pellucid.native import compile as native
+from pellucid.printable import plural
 from pellucid.version import __version__
 
 #: How large a page of memory may be: the kernel's own choice is in brackets.
@@ -110,7 +111,8 @@ def _rows(findings: Findings, root: Path) -> Iterator[tuple[str, str]]:
     yield "packages", ", ".join(f"{name} {v}" for name, v in installed_versions(_REPORTED).items())
     yield "processor", processor_name(root)
     yield "instructions", torch.backends.cpu.get_cpu_capability()
-    yield "cores", f"{findings.cores} for this process, {findings.threads} threads in torch"
+    threads = f"{findings.threads} {plural(findings.threads, 'thread')} in torch"
+    yield "cores", f"{findings.cores} for this process, {threads}"
     yield "load", f"{findings.load:.1f} processes in the last minute"
     speed = findings.speed
     yield "float32", f"{speed.float32 / 1e9:,.0f} GFLOP/s in matrix products"
@@ -136,7 +138,8 @@ def advise(findings: Findings) -> Iterator[Advice]:
         )
     if findings.threads < findings.cores and "OMP_NUM_THREADS" in os.environ:
         yield Advice(
-            f"torch computes with {findings.threads} of {findings.cores} cores",
+            f"torch computes with {findings.threads} of {findings.cores} "
+            f"{plural(findings.cores, 'core')}",
             "unset OMP_NUM_THREADS",
         )
     if findings.is_native_off:

@@ -1,4 +1,4 @@
-"""Signs that an output cannot encode, as ASCII: `×` is `x`, `→` is `->`, an unknown letter is `?`.
+"""Text as people read it: ASCII for signs that an output cannot encode, singulars and plurals.
 
 The command line gives `ERRORS` to its streams. What is printed from Python goes through
 `printable`, because the stream belongs to the caller there.
@@ -30,6 +30,19 @@ def printable(text: str) -> str:
     """
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     return text.encode(encoding, ERRORS).decode(encoding)
+
+
+def plural(n: int, unit: str) -> str:
+    """The unit of `n` things, in English.
+
+    Args:
+        n: How many.
+        unit: Its singular, with a plural that ends in s.
+
+    >>> f"1 {plural(1, 'layer')} of 2 {plural(2, 'layer')}"
+    '1 layer of 2 layers'
+    """
+    return unit if n == 1 else f"{unit}s"
 
 
 def _spell(error: UnicodeError) -> tuple[str, int]:

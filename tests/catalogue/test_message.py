@@ -23,6 +23,18 @@ def test_n_chooses_the_plural_form() -> None:
     assert message("heads.look-at-the-source", n=2).startswith("2 heads look")
 
 
+def test_a_text_with_several_counts_takes_each_as_a_message_of_its_own() -> None:
+    layers = message("count-layers", n=1)
+    assert message("about-run", parameters="6.3k", layers=layers, width=16) == (
+        "6.3k parameters, 1 layer, width 16"
+    )
+    tokens = [message("count-tokens", n=n) for n in (1, 2)]
+    text = message(
+        "why.the-contrast-has-tokens-and", contrast=tokens[0], sentence=tokens[1], pieces="a"
+    )
+    assert text.startswith("the contrast has 1 token and the sentence 2 tokens")
+
+
 def test_a_text_without_a_key_or_a_value_is_an_error() -> None:
     with pytest.raises(KeyError):
         message("no.such-key")

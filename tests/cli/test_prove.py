@@ -74,6 +74,7 @@ def test_run_with_an_alarm_goes_on_as_it_was_where_nobody_can_be_asked(
     monkeypatch.setattr("pellucid.cli.verbs.prove_on_alarm._LASTING", 1)
     # how many looks so short a run can pay for depends on the machine
     monkeypatch.setattr("pellucid.vitals.overhead_budget.OverheadBudget.pays", lambda *_: True)
+    monkeypatch.setattr("pellucid.vitals.schedule.LookSchedule.fits", lambda *_: True)
     settings = tiny("model.decoder.residual=NoResidual", "model.decoder.n_layers=4")
     text = write_text(tmp_path / "text")
     words = ["train", text, "--out", tmp_path / "run", "--steps", "12", "--json"]

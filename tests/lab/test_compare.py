@@ -103,6 +103,11 @@ def test_finished_runs_are_found_and_seeds_are_added(
     more = again(place, out, lines, seeds=4)
     assert [line.endswith("(found)") for line in lines] == [True] * 6 + [False] * 2
     assert more.variants[0].values[:3] == compared.variants[0].values
+    words, choices = [place / "slow.toml", place / "text.txt"], {"steps": 6, "settings": SETTINGS}
+    alone = compare(*words, seeds=3, out=out, notify=lines.append, **choices)
+    assert alone.pairs == ()
+    assert alone.variants[0].values == compared.variants[0].values
+    assert any("has no partner" in note for note in alone.notes)
 
 
 def test_the_same_arguments_in_the_same_place_need_no_folder(
@@ -257,7 +262,7 @@ def test_words_that_are_no_comparison_are_refused(
     for words, reason in (
         ([text], "there is nothing to compare"),
         ([slow, "-"], "standard input ends"),
-        ([str(place / "absent.toml"), text], "absent.toml"),
+        ([str(place / "absent.toml"), text], f"error: {place}/absent.toml: does not exist"),
         ([slow, text, "--storage", "j.log"], "add --tune KEY"),
         ([slow, text, "--seeds", "1,1"], "different numbers"),
     ):

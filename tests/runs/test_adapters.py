@@ -13,9 +13,10 @@ from torch import Tensor
 
 import pellucid
 from pellucid import config, runs
-from pellucid.errors import CheckpointError, RunError
+from pellucid.errors import CheckpointError, ConfigError, RunError
 from pellucid.generation import Sampling
 from pellucid.model import adapters, merged
+from pellucid.runs.resolve_config import resolve_config
 from pellucid.training import Started
 from support.tiny import TINY, train_tiny, write_text
 
@@ -177,13 +178,16 @@ def test_answers_are_learnt_by_adapters_alone(tmp_path: Path) -> None:
     rows = [{"instruction": f"say {word}", "output": word} for word in "abcdefghij" * 2]
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
     settings = [*TINY, "model.context_length=128", "text.held_out=0.2"]
+    with pytest.raises(ConfigError, match="--from"):
+        resolve_config([data], objective="sft", lora=2, settings=settings)
+    targets = '["decoder.blocks.*.attention.query"]'
+    chosen = f'trained={{kind="LoRA", rank=2, alpha=4.0, dropout=0.0, targets={targets}}}'
     tuned = pellucid.train(
         [data],
         objective="sft",
-        lora=2,
         steps=2,
         out=tmp_path / "run",
-        settings=settings,
+        settings=[*settings, chosen],
         show=False,
     )
     assert adapters(tuned.model)

@@ -70,5 +70,5 @@ def test_a_line_that_is_no_event_is_refused_by_resume_and_attach_alike(
     assert list(attach(folder)) == read_events(folder.metrics) == [Finished(step=1, seconds=1.0)]
     folder.metrics.write_bytes(whole + line + b"\n" + whole)
     for read in (lambda: list(attach(folder)), lambda: read_events(folder.metrics)):
-        with pytest.raises(RunError, match="is not a record"):
+        with pytest.raises(RunError, match=r"line 2 \(.*\) is not a record"):
             read()

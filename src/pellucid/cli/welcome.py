@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pellucid.printable import plural
+
 if TYPE_CHECKING:
     from pellucid.lab.run_table import RunRow
 
@@ -34,7 +36,7 @@ def _lines() -> Iterator[str]:
             ("pellucid learn", "a course that begins at nothing"),
         )
         return
-    yield f"runs/ holds {len(rows)} run{'s' if len(rows) > 1 else ''}."
+    yield f"runs/ holds {len(rows)} {plural(len(rows), 'run')}."
     for row in rows[:_N_SHOWN]:
         yield from _of_run(row)
     if len(rows) > _N_SHOWN:
@@ -45,7 +47,7 @@ def _of_run(row: RunRow) -> Iterator[str]:
     from pellucid.display import visible
 
     path = f"runs/{visible(row.name)}"
-    loss = "" if row.best_loss is None else f", best loss {row.best_loss:.3f}"
+    loss = "" if row.best_loss is None else f", best held-out loss {row.best_loss:.3f}"
     yield f"\n{path}: {row.state}{loss}{f', {row.word}' if row.word else ''}"
     if row.state == "damaged":
         yield f"  {row.problem}"

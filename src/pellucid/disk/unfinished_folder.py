@@ -14,8 +14,7 @@ import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-
-import filelock
+from typing import TYPE_CHECKING
 
 from pellucid.disk.removal import (
     LOCK,
@@ -28,6 +27,9 @@ from pellucid.disk.removal import (
     write_mark,
 )
 from pellucid.disk.rename import move
+
+if TYPE_CHECKING:
+    import filelock
 
 #: The suffix of an unfinished folder.
 PARTIAL = ".partial"
@@ -219,6 +221,8 @@ def sweep(place: Path, *, older_than: float = 0.0) -> None:
 
 def _acquired(path: Path) -> filelock.BaseFileLock | None:
     """The lock of an unfinished folder; None if another process has it, or the folder is gone."""
+    import filelock  # every command loads this room, and most write no folder
+
     lock = filelock.FileLock(path / LOCK, blocking=False)
     try:
         lock.acquire()

@@ -34,6 +34,7 @@ from pellucid.saved_runs.load import read_config
 
 #: Two runs of one config differ by less than this many standard deviations, in 19 of 20 cases.
 _BETWEEN_TWO = 1.96 * math.sqrt(2)
+_ALONE = "one variant has no partner: this is how much it varies between seeds; add another"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,7 +270,7 @@ def _differing_keys(variants: Sequence[Variant]) -> dict[str, tuple[Any, ...]]:
 
 def _notes(results: Sequence[VariantResult]) -> list[str]:
     """What makes the comparison less than fair, or a value absent."""
-    notes: list[str] = []
+    notes = [_ALONE] if len(results) == 1 else []
     first = results[0].run
     if any(result.run.training.budget != first.training.budget for result in results):
         notes.append(

@@ -238,7 +238,7 @@ def _resolved(word: str | Path, paths: list[str], table: dict[str, Any]) -> conf
     try:
         return resolve_config(paths, **cast("Any", table | source))
     except ConfigError as error:
-        raise ConfigError(f"{word}: {error}") from None
+        raise ConfigError(f"{word}: {str(error).removeprefix(str(word)).lstrip(': ')}") from None
 
 
 def _names(words: Sequence[str | Path]) -> list[str]:

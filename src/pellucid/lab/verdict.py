@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pellucid.display.metric_labels import Measured
 from pellucid.lab.statistics import LEVEL, MOST_SEEDS, Difference
+from pellucid.printable import plural
 
 #: A p-value above this is no evidence that two variants differ.
 ALPHA = 1 - LEVEL
@@ -29,7 +30,7 @@ def verdict(
         equal_configs: whether the two variants are one config.
     """
     n, unit = difference.n, measure.unit or measure.label
-    seeds = "1 seed" if n == 1 else f"{n} seeds"
+    seeds = f"{n} {plural(n, 'seed')}"
     if n == 0:
         return "nothing to compare: no seed has a finite value of both"
     if difference.identical:

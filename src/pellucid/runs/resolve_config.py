@@ -79,7 +79,8 @@ def resolve_config(paths: Iterable[str | Path] = (), **choices: Unpack[RunChoice
             file; the other choices override them.
 
     Raises:
-        ConfigError: an unknown preset, objective, key or kind, or more than one length.
+        ConfigError: an unknown preset, objective, key or kind, more than one length, or adapters
+            without a run to start from.
         TypeError: a choice that is none of these.
     """
     if unknown := choices.keys() - RunChoices.__annotations__.keys():
@@ -110,6 +111,8 @@ def resolve_config(paths: Iterable[str | Path] = (), **choices: Unpack[RunChoice
     run = replace(run, seed=run.seed if seed is None else seed, training=training)
     if lora is None:
         return run
+    if run.start is None:
+        raise ConfigError("--lora adapts trained weights: name a run or a model with --from")
     adapters = config.LoRA(rank=lora, alpha=2.0 * lora, dropout=0.0, targets=_LORA_TARGETS)
     return replace(run, trained=adapters)
 

@@ -12,6 +12,7 @@ from pellucid.disk import free_bytes
 from pellucid.display.numbers import duration, short, size
 from pellucid.optim import group
 from pellucid.parallel import own_command
+from pellucid.printable import plural
 from pellucid.saved_runs.folder import RunFolder
 from pellucid.tasks import Task
 from pellucid.training import Job, mean_rows
@@ -45,7 +46,8 @@ def summarise(
     count = short(parameter_count(run.model))
     width, context = run.model.d_model, run.model.context_length
     layers = " + ".join(str(stack.n_layers) for stack in run.model.stacks)
-    yield "model", f"{count} parameters, {layers} layers of {width}, context {context}"
+    layers += f" {plural(sum(stack.n_layers for stack in run.model.stacks), 'layer')}"
+    yield "model", f"{count} parameters, {layers} of {width}, context {context}"
     yield (
         "updated",
         "; ".join(
@@ -59,7 +61,7 @@ def summarise(
     yield from _options(run.training)
     compiled = "compiled" if plan.compile else "not compiled"
     reason = "" if problem is None else f" ({problem})"
-    machine = f"{plan.device} ({plan.device_name}), {plan.threads} threads"
+    machine = f"{plan.device} ({plan.device_name}), {plan.threads} {plural(plan.threads, 'thread')}"
     yield "on", f"{machine}, {plan.precision}, {compiled}{reason}"
     if plan.device == "cpu":
         yield "kernels", _kernels(plan)

@@ -103,7 +103,10 @@ def _append(stream: FileIO, line: bytes, file: Path) -> None:
 
 def read_events(file: Path) -> list[Event]:
     """All events so far."""
-    return [_readable(file, from_record, record) for record in _read_records(file)[0]]
+    records, _ = _read_records(file)
+    return [
+        _readable(file, number, from_record, record) for number, record in enumerate(records, 1)
+    ]
 
 
 def attach(folder: RunFolder, *, poll_seconds: float = 0.25) -> Iterator[Event]:
@@ -117,12 +120,12 @@ def attach(folder: RunFolder, *, poll_seconds: float = 0.25) -> Iterator[Event]:
     if not folder.metrics.is_file():
         raise RunError(f"{folder.path} has recorded nothing yet: {folder.metrics} does not exist")
     with open_file(folder.metrics, refusal=RunError) as stream:
-        line = b""
+        line, number = b"", 1
         while True:
             line += stream.readline(LARGE)
             if line.endswith(b"\n"):
-                yield _event(folder.metrics, line)
-                line = b""
+                yield _event(folder.metrics, number, line)
+                line, number = b"", number + 1
             elif len(line) > LARGE:
                 raise RunError(
                     f"{folder.metrics} has a line of more than {LARGE:,} bytes: it is no log"
@@ -132,7 +135,8 @@ def attach(folder: RunFolder, *, poll_seconds: float = 0.25) -> Iterator[Event]:
             else:
                 # it may have written its last lines just before it released the folder
                 lines = (line + stream.read(LARGE)).split(b"\n")[:-1]
-                yield from (_event(folder.metrics, last) for last in lines)
+                for last_number, last in enumerate(lines, number):
+                    yield _event(folder.metrics, last_number, last)
                 return
 
 
@@ -151,7 +155,9 @@ def _read_records(file: Path) -> tuple[list[Record], list[str]]:
     if last is not None and not _is_record(lines[last]):
         end = last
     torn = b"\n".join(lines[end:]).strip(b"\n\r ")
-    records = [_readable(file, _record_of, line) for line in lines[:end]]
+    records = [
+        _readable(file, number, _record_of, line) for number, line in enumerate(lines[:end], 1)
+    ]
     return records, [_describe_torn(file, torn)] if torn else []
 
 
@@ -185,7 +191,10 @@ def _gaps(records: Sequence[Record], step: int) -> Iterator[tuple[int, int]]:
 
 
 def _record_of(line: bytes) -> Record:
-    record: object = parse_json(decode_text(line, "the line"), "the line")
+    try:
+        record: object = parse_json(decode_text(line, "the line"), "the line")
+    except PellucidError:
+        raise PellucidError("it is not JSON") from None
     match record:
         case {"event": str(), "step": int()}:
             return cast("Record", record)
@@ -201,16 +210,16 @@ def _is_record(line: bytes) -> bool:
     return True
 
 
-def _event(file: Path, line: bytes) -> Event:
-    return _readable(file, lambda raw: from_record(_record_of(raw)), line)
+def _event(file: Path, number: int, line: bytes) -> Event:
+    return _readable(file, number, lambda raw: from_record(_record_of(raw)), line)
 
 
-def _readable(file: Path, read: Callable[[Any], Any], raw: Any) -> Any:
+def _readable(file: Path, number: int, read: Callable[[Any], Any], raw: Any) -> Any:
     try:
         return read(raw)
     except (ValueError, PellucidError) as error:
         text = raw.decode(errors="replace") if isinstance(raw, bytes) else str(raw)
         raise RunError(
-            f"{file} has a line that is not a record ({error}): take out the line with "
-            f"{text.strip()[:40]!r}"
+            f"{file}, line {number} ({text.strip()[:40]!r}) is not a record: {error}; delete this "
+            "line, or copy the file again"
         ) from None

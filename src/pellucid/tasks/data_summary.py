@@ -8,6 +8,7 @@ from pellucid import config
 from pellucid.data import PreparedData, ReadCounts
 from pellucid.data.manifest import ShardFacts
 from pellucid.display.numbers import size
+from pellucid.printable import plural
 from pellucid.tasks.task import Fact, TaskInputs
 from pellucid.tokenizers import Tokenizer
 
@@ -82,4 +83,4 @@ def _format_tally(documents: int, read: ReadCounts) -> str:
 
 
 def _count(n: int, unit: str) -> str:
-    return f"{n:,} {unit}" + ("" if n == 1 else "s")
+    return f"{n:,} {plural(n, unit)}"

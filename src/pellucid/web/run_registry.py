@@ -106,7 +106,12 @@ class RunRegistry:
         stack: Any = table.get("decoder") or table.get("encoder") or {}
         layers = stack.get("n_layers", len(run.model.stack.blocks))
         width = table.get("d_model", run.model.token_embedding.embedding_dim)
-        return message("about-run", parameters=short(count), layers=layers, width=width)
+        return message(
+            "about-run",
+            parameters=short(count),
+            layers=message("count-layers", n=layers),
+            width=width,
+        )
 
     def _checkpoint(self, key: str) -> str:
         """The checkpoint that a key's path names, or empty."""

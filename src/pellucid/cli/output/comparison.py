@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pellucid.printable import plural
+
 if TYPE_CHECKING:
     from pellucid.lab import Comparison, PairResult, VariantResult
     from pellucid.lab.results import Result
@@ -25,7 +27,7 @@ def comparison_lines(comparison: Comparison, files: Sequence[Path]) -> Iterator[
     """
     measure = comparison.measure
     n = len(comparison.seeds)
-    seeds = "1 seed" if n == 1 else f"{n} seeds"
+    seeds = f"{n} {plural(n, 'seed')}"
     yield ""
     yield f"{measure.title} after training, {seeds} for each variant. {measure.reads}".rstrip()
     yield ""

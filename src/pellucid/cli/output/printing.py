@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pellucid import printable
 from pellucid.errors import Interrupted, PellucidError
 from pellucid.json_text import json_text
+from pellucid.printable import plural
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -132,5 +133,5 @@ def escape_controls(text: str) -> str:
 
 def count_findings(count: int) -> str:
     """The last line of `check` and `diagnose`."""
-    findings = "1 finding" if count == 1 else f"{count} findings"
+    findings = f"{count} {plural(count, 'finding')}"
     return f"\n{findings}; to leave one out: --ignore CODE; all codes: docs/diagnosis.md"

@@ -5,17 +5,18 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.flags.config_source import read_config_source
 from pellucid.cli.flags.shared import add_settings, finish_parser
 from pellucid.cli.output.printing import print_result
 from pellucid.config import Run
-from pellucid.counting import parameter_count, with_vocabulary
 from pellucid.disk import write_output
-from pellucid.drawing import Drawing, as_svg, as_text, assemble, boxes, place
 from pellucid.errors import ConfigError
 from pellucid.presets import PRESETS
+
+if TYPE_CHECKING:
+    from pellucid.drawing import Drawing
 
 
 def add_to(verbs: Any) -> None:
@@ -43,6 +44,9 @@ def add_to(verbs: Any) -> None:
 
 def call(arguments: argparse.Namespace) -> None:
     """Print the drawing, or write it to a file."""
+    from pellucid.counting import parameter_count, with_vocabulary
+    from pellucid.drawing import as_svg, as_text, assemble, place
+
     name, run = _read_run(arguments)
     model = with_vocabulary(run).model
     drawing = assemble(model, name)
@@ -59,6 +63,8 @@ def call(arguments: argparse.Namespace) -> None:
 
 def _facts(drawing: Drawing) -> dict[str, object]:
     """The drawing for a program: its parts, each with the parameters of one and how often it is."""
+    from pellucid.drawing import boxes
+
     parts = [
         {"name": box.name, "says": box.lines, "parameters_each": box.parameters, "times": box.times}
         for column in drawing.columns

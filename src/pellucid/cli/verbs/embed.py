@@ -12,6 +12,7 @@ from pellucid.cli.flags.read_texts import add_texts, read_texts
 from pellucid.cli.flags.shared import add_run, finish_parser
 from pellucid.cli.output.printing import TEXT_WIDTH, print_result, shorten
 from pellucid.errors import ConfigError
+from pellucid.printable import plural
 
 if TYPE_CHECKING:
     from pellucid.inference.embedding import Vectors
@@ -76,7 +77,7 @@ def _format(
 ) -> Iterator[str]:
     from pellucid import runs
 
-    vectors_are = "1 vector" if len(texts) == 1 else f"{len(texts):,} vectors"
+    vectors_are = f"{len(texts):,} {plural(len(texts), 'vector')}"
     yield f"{vectors_are} of {vectors.shape[1]:,} numbers, pooled by {arguments.pool}\n"
     if arguments.like is not None:
         for neighbour in runs.ranked(vectors, query_vectors):

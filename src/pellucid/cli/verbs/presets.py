@@ -7,7 +7,7 @@ import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.flags.shared import add_settings, finish_parser
 from pellucid.cli.output.printing import print_result
@@ -19,18 +19,12 @@ from pellucid.config import (
     run_from_table,
     run_to_toml,
 )
-from pellucid.counting import (
-    GrowthRow,
-    active_parameter_count,
-    flops_per_token,
-    growth,
-    parameter_count,
-    parameters,
-    peak_memory,
-    with_vocabulary,
-)
-from pellucid.counting.flops import FlopRow
 from pellucid.presets import FAMILIES, OBJECTIVES, PRESETS, ObjectivePreset, diff, find
+from pellucid.printable import plural
+
+if TYPE_CHECKING:
+    from pellucid.counting import GrowthRow
+    from pellucid.counting.flops import FlopRow
 
 #: A number with or without a unit, as against a name or a formula.
 _QUANTITY = re.compile(r"[\d,.e+-]+( [A-Z]+)?")
@@ -100,10 +94,13 @@ def _describe_model(model: Transformer) -> str:
     else:
         shape = "encoder" if model.decoder is None else "encoder-decoder"
     layers = " + ".join(str(stack.n_layers) for stack in model.stacks)
-    return f"{shape:<16} {layers} layers of {model.d_model}, context {model.context_length:,}"
+    layers += f" {plural(sum(stack.n_layers for stack in model.stacks), 'layer')}"
+    return f"{shape:<16} {layers} of {model.d_model}, context {model.context_length:,}"
 
 
 def _size_of(run: Run) -> str | None:
+    from pellucid.counting import parameter_count
+
     return None if run.model.vocab_size is None else f"{parameter_count(run.model):,}"
 
 
@@ -125,6 +122,16 @@ def _diff(arguments: argparse.Namespace) -> None:
 
 
 def _count(arguments: argparse.Namespace) -> None:
+    from pellucid.counting import (
+        active_parameter_count,
+        flops_per_token,
+        growth,
+        parameter_count,
+        parameters,
+        peak_memory,
+        with_vocabulary,
+    )
+
     run = with_vocabulary(run_from_table({"base": arguments.name}, find, arguments.set))
     sequences = run.training.batch_size // run.training.accumulation
     parts = parameters(run.model)
@@ -165,6 +172,8 @@ def _count(arguments: argparse.Namespace) -> None:
 
 
 def _format_total(model: Transformer) -> str:
+    from pellucid.counting import active_parameter_count, parameter_count
+
     n, n_active = parameter_count(model), active_parameter_count(model)
     return f"{n:,}" if n == n_active else f"{n:,}, a token uses {n_active:,}"
 

@@ -40,6 +40,7 @@ from pellucid.drawing.elements import (
     SideBox,
     Words,
 )
+from pellucid.printable import plural
 
 _HEAD, _EMBEDDING, _ENCODED = "head", "embedding", "encoded"
 
@@ -75,10 +76,12 @@ def _sentence(model: Transformer, named_stacks: Sequence[NamedStack]) -> str:
     else:
         kind = "a decoder" if named_stacks[0].causal else "an encoder"
     layers = " and ".join(str(named_stack.stack.n_layers) for named_stack in named_stacks)
+    n_layers = sum(named_stack.stack.n_layers for named_stack in named_stacks)
+    layers += f" {plural(n_layers, 'layer')}"
     n, n_active = parameter_count(model), active_parameter_count(model)
     used = "" if n == n_active else f", of which a token uses {n_active:,}"
     return (
-        f"{kind} of {layers} layers, d_model {model.d_model}, context {model.context_length:,}: "
+        f"{kind} of {layers}, d_model {model.d_model}, context {model.context_length:,}: "
         f"{n:,} parameters{used}"
     )
 

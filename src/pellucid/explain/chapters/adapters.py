@@ -70,7 +70,7 @@ def view_adapter(trace: Trace, selection: Selection, name: str, feature: int) ->
             (message("adapters.term", r=r), float(terms[r]), f"up[{feature}, {r}] × (down x)[{r}]")
             for r in order
         ),
-        ("up (down x)", update, message("adapters.all-terms-together", rank=facts.rank)),
+        ("up (down x)", update, message("adapters.all-terms-together", n=facts.rank)),
         (message("word.scale"), facts.scale, f"alpha / rank = {module.alpha:g} / {facts.rank}"),
         (message("word.update"), facts.scale * update, message("adapters.update-formula")),
         (message("word.output"), output, message("adapters.output-formula")),
@@ -91,7 +91,7 @@ def view_adapter(trace: Trace, selection: Selection, name: str, feature: int) ->
             receipt_or_none(trace, f"{address}.lora_down", token, order[0]),
             receipt_or_none(trace, f"{address}.lora_up", token, feature),
         ),
-        notes=(message("adapters.all-that-the-update-of", address=address, rank=facts.rank),),
+        notes=(message("adapters.all-that-the-update-of", address=address, n=facts.rank),),
     )
 
 

@@ -53,9 +53,7 @@ def build(trace: Trace, other: Trace, selection: Selection) -> Content:
         pictures += [_words(trace, other, token, other_token), _places(comparison, token)]
         receipt = kl_receipt(trace, other, token, other_token)
         if not comparison.same_ids:
-            notes.append(
-                message("compare.the-texts-differ-places-are", n_pairs=len(comparison.pairs))
-            )
+            notes.append(message("compare.the-texts-differ-places-are", n=len(comparison.pairs)))
     elif comparison.shared_texts:
         costs = (
             math.fsum(text.first for text in comparison.shared_texts),

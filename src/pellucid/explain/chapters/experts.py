@@ -104,7 +104,9 @@ def _of_all_tokens(trace: Trace, address: str, selection: Selection) -> Table:
     cut = (
         ""
         if len(places) == len(pieces)
-        else message("experts.of-tokens", n_places=len(places), n_pieces=len(pieces))
+        else message(
+            "experts.of-tokens", n_places=len(places), tokens=message("count-tokens", n=len(pieces))
+        )
     )
     return Table(
         title=message("experts.the-experts-of-each-token", cut=cut),

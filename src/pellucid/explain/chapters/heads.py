@@ -108,7 +108,7 @@ def build(trace: Trace, selection: Selection) -> Content:
     has_negative = bool((trace[f"{selection.head_name}.weights"][selection.token] < 0).any())
     notes = [message("heads.means-over-the-queries-of")]
     if pairs:
-        notes.append(message("heads.induction-is-the-mean-over", n_pairs=len(pairs)))
+        notes.append(message("heads.induction-is-the-mean-over", n=len(pairs)))
     elif not selection.cross:
         notes.append(message("heads.no-token-comes-again-after"))
     if n_maps < n_heads:

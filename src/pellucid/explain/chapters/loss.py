@@ -177,13 +177,13 @@ def _describe_rest(trace: Trace, loss: TokensLoss) -> str:
     """What the places that do not count are."""
     n_read = len(trace.ids) - len(loss.places)
     if not trace.predicts:
-        return message("loss.only-masked-tokens-count-the", n_read=n_read)
+        return message("loss.only-masked-tokens-count-the", n=n_read)
     if len(loss.places) == len(trace.ids) - 1 and int(loss.places[0]) == 0:
         return message("loss.the-first-token-is-numbers")
     first = int(loss.places[0])
     return message(
         "loss.of-the-tokens-count-those",
-        n_places=len(loss.places),
+        n=len(loss.places),
         n_ids=len(trace.ids),
         first=first,
     )

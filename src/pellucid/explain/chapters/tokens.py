@@ -71,7 +71,7 @@ def _merges(tokenizer: Tokenizer, text: str, token: int, n_tokens: int) -> Table
     ]
     cut = ""
     if len(steps) > _MOST_STEPS:
-        cut = message("tokens.merges-left-out", n_steps=len(steps) - _MOST_STEPS)
+        cut = message("tokens.merges-left-out", n=len(steps) - _MOST_STEPS)
         steps = steps[: _MOST_STEPS - 1] + steps[-1:]
     return Table(
         title=message(

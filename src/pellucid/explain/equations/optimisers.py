@@ -252,7 +252,7 @@ def iterate(trace: Trace, site: Site) -> Equation:
         trace,
         site,
         formula,
-        message("equations.the-matrix-after-iterations", number=number),
+        message("equations.the-matrix-after-iterations", n=number),
         "a x + Σ (b A + c A²) x",
         (newton_schulz, "x = a * x + (b * gram"),
         dtype,

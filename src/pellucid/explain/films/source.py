@@ -64,6 +64,6 @@ def _film_checkpoints(folder: RunFolder, sentence: Sentence, steps: list[int]) -
         sentence=sentence.text,
         ids=sentence.ids,
         snapshots=tuple(snapshots),
-        origin=message("film.saved-checkpoints", n_snapshots=len(snapshots)),
+        origin=message("film.saved-checkpoints", n=len(snapshots)),
         problems=tuple(problems),
     )

@@ -146,7 +146,7 @@ class Reel:
             sentence=sentence,
             ids=ids,
             snapshots=tuple(snapshots),
-            origin=message("film.snapshots-taken-while-it-trained", n_snapshots=len(snapshots)),
+            origin=message("film.snapshots-taken-while-it-trained", n=len(snapshots)),
             problems=tuple(problems),
         )
 

@@ -80,8 +80,8 @@ def contrast_sentence(trace: Trace, text: str | None) -> tuple[Sentence, str]:
         raise PellucidError(
             message(
                 "why.the-contrast-has-tokens-and",
-                n_ids=len(other.ids),
-                n_ids2=len(sentence.ids),
+                contrast=message("count-tokens", n=len(other.ids)),
+                sentence=message("count-tokens", n=len(sentence.ids)),
                 pieces=list(other.pieces),
             )
         )

@@ -11,6 +11,7 @@ from pellucid.display.numbers import duration, energy
 from pellucid.display.vital_rows import rows_of
 from pellucid.errors import PellucidError
 from pellucid.exports.card.recipe import table
+from pellucid.printable import plural
 from pellucid.saved_runs.folder import RunFolder
 from pellucid.saved_runs.load import read_plan
 from pellucid.training import Event, events
@@ -108,7 +109,8 @@ def time_section(happened: Sequence[Event], folder: RunFolder) -> str:
     except PellucidError:
         plan = None
     if plan is not None:
-        threads = f", {plan.threads} threads" if plan.device == "cpu" else ""
+        count = f", {plan.threads} {plural(plan.threads, 'thread')}"
+        threads = count if plan.device == "cpu" else ""
         lines.append(
             f"It ran on {plan.device} ({plan.device_name}{threads}) in {plan.precision}, with "
             f"torch {plan.torch_version}."

@@ -32,7 +32,7 @@ export function matrix(said, at, choose, reach) {
     "div",
     {
       class: "grid", role: "grid", tabindex: 0, "aria-rowcount": nRows, "aria-colcount": nColumns,
-      "aria-label": t("matrix-label", { title: said.title, rows: nRows, columns: nColumns }),
+      "aria-label": t("matrix-label", { title: said.title, rows: ["count-rows", { n: nRows }], columns: ["count-columns", { n: nColumns }] }),
       "aria-activedescendant": `${id}c`, "aria-describedby": `${id}h`, translate: "no",
       "data-key": `matrix ${said.title}`,
     },
