@@ -183,6 +183,8 @@ def test_calls_get_other_positions_masks_modes_and_formats() -> None:
     assert "position_ids" not in called("drop_positions", ids, position_ids=ids * 0)[1]
     mask = called("padding_mask", ids, attention_mask=ids * 0)[1]["attention_mask"]
     assert mask.tolist() == [[1, 1, 0], [1, 1, 1]]
+    turned = called("turned_mask", ids, attention_mask=torch.tensor([[0, 0, 1], [0, 0, 0]]))
+    assert turned[1]["attention_mask"].tolist() == [[1, 1, 0], [1, 1, 1]]
     assert called("train_mode", ids)[1]["training"] is True
     output, seen = called("float32", ids, mixed=True)
     assert seen["mixed"] is False

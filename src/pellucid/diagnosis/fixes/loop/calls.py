@@ -16,6 +16,7 @@ from pellucid.diagnosis.loop import Loop
 
 _LABELS = ("labels", "y", "targets")
 _IDS = ("input_ids", "ids", "x", "inputs")
+_MASKS = ("attention_mask", "key_padding_mask", "src_key_padding_mask", "padding_mask")
 Relabel = Callable[[Tensor, Tensor | None], Tensor]
 
 
@@ -50,6 +51,21 @@ def _padding_mask(loop: Loop, steps: int) -> LoopChange | None:
         return kwargs | {"attention_mask": mask}
 
     return LoopChange(code=f"attention_mask=(input_ids != {pad}).long()", arguments=arguments)
+
+
+def _turned_mask(loop: Loop, steps: int) -> LoopChange | None:
+    """Each mask of (batch, time) the other way round."""
+
+    def arguments(kwargs: dict[str, Any]) -> dict[str, Any]:
+        masks = {name: kwargs[name] for name in _MASKS if isinstance(kwargs.get(name), Tensor)}
+        return kwargs | {
+            name: mask.logical_not().to(mask.dtype) for name, mask in masks.items() if mask.ndim == 2
+        }
+
+    return LoopChange(
+        code="attention_mask = 1 - attention_mask  # 1 for tokens, 0 for padding",
+        arguments=arguments,
+    )
 
 
 class _CausalMode(TorchFunctionMode):
@@ -120,6 +136,7 @@ def _ignore_padding(loop: Loop) -> Relabel | None:
 CALL_FIXES: Mapping[str, LoopFix] = {
     "drop_positions": _drop_positions,
     "padding_mask": _padding_mask,
+    "turned_mask": _turned_mask,
     "causal_mask": _causal_mask,
     "shift_labels": _labels(
         "labels = F.pad(labels[:, 1:], (0, 1), value=-100)  # each token's target is the next one",
