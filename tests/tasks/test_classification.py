@@ -19,6 +19,7 @@ from support.labelled import TINY, train_labelled, write_labelled, write_several
 
 SEVERAL = ("objective.multi_label=true",)
 RATE = 'optimiser={kind="AdamW", learning_rate=0.01, betas=[0.9, 0.99], eps=1e-8, weight_decay=0.0}'
+_LORA = 'trained={kind="LoRA", rank=2, alpha=4.0, dropout=0.0, targets=["query", "value"]}'
 LASSO = 'penalties=[{kind="ElasticNet", l1=0.3, l2=0.1, parameters=["classifier.weight"]}]'
 
 
@@ -93,7 +94,7 @@ def test_all_classes_of_a_text_are_found_and_each_is_counted(tmp_path: Path) -> 
         (("model.head.pooling=first",), {}),
         (SEVERAL, {"columns": ["separator=;"]}),
         ((LASSO,), {}),
-        (("objective.label_smoothing=0.1",), {"lora": 2}),
+        (("objective.label_smoothing=0.1", _LORA), {}),
         (('trained={kind="LastLayers", count=0}',), {}),
     ],
     ids=["one class", "first token", "several classes", "elastic net", "LoRA", "last layers"],
