@@ -58,9 +58,8 @@ def _turned_mask(loop: Loop, steps: int) -> LoopChange | None:
 
     def arguments(kwargs: dict[str, Any]) -> dict[str, Any]:
         masks = {name: kwargs[name] for name in _MASKS if isinstance(kwargs.get(name), Tensor)}
-        return kwargs | {
-            name: mask.logical_not().to(mask.dtype) for name, mask in masks.items() if mask.ndim == 2
-        }
+        turned = {n: m.logical_not().to(m.dtype) for n, m in masks.items() if m.ndim == 2}
+        return kwargs | turned
 
     return LoopChange(
         code="attention_mask = 1 - attention_mask  # 1 for tokens, 0 for padding",
