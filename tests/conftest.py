@@ -11,6 +11,7 @@ from getpass import getuser
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 import torch
 
@@ -27,6 +28,9 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     torch.set_num_threads(1)
 else:
     os.environ.setdefault("OMP_NUM_THREADS", "2")
+# A busy machine is no fault.
+hypothesis.settings.register_profile("busy", deadline=None)
+hypothesis.settings.load_profile("busy")
 # A suite that runs in the background was started with Ctrl-C ignored, and that would stay so.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

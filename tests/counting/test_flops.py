@@ -108,7 +108,7 @@ def test_a_decoder_that_looks_across_sees_all_of_the_other_text() -> None:
     assert rows["head"] == alone["head"]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(model=transformers())
 def test_every_model_can_be_counted_and_names_no_part_twice(model: config.Transformer) -> None:
     rows = flops_per_token(model)

@@ -73,7 +73,7 @@ def test_twice_the_text_is_as_much_more_work_as_the_order_says(
     assert work(2**15) / work(2**14) == pytest.approx(ratio, rel=1e-3)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(model=transformers())
 def test_work_of_a_text_is_that_of_its_tokens(model: config.Transformer) -> None:
     length = model.context_length

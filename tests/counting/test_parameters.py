@@ -28,7 +28,7 @@ def counted(model: config.Transformer) -> dict[str, int]:
     return {row.part: row.count for row in parameters(model)}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(model=transformers())
 def test_counts_are_those_of_the_assembled_model(model: config.Transformer) -> None:
     with torch.device("meta"):

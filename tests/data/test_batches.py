@@ -12,7 +12,7 @@ from pellucid.batches import IGNORED, TokenBatch
 from pellucid.data import next_token_batches, next_token_windows
 from pellucid.errors import TextError
 
-FEW = settings(max_examples=40, deadline=None)
+FEW = settings(max_examples=40)
 
 
 def numbered(n: int) -> np.ndarray:

@@ -16,7 +16,7 @@ from pellucid.errors import TextError
 from pellucid.tokenizers import Framing, mask_id_of, train_bytes, with_mask
 from pellucid.tokenizers.train import train_byte_pairs, train_word_pieces
 
-FEW = settings(max_examples=40, deadline=None)
+FEW = settings(max_examples=40)
 TEXTS = ["one small step (for a man), one giant leap for mankind.", "who said this first?"] * 4
 PIECES = with_mask(train_word_pieces(TEXTS, 70, lowercase=True))
 BYTES = with_mask(train_bytes())

@@ -19,7 +19,7 @@ from pellucid.model import assemble
 from support.examples import answers, examples_of
 from support.models import BASE
 
-FEW = settings(max_examples=40, deadline=None)
+FEW = settings(max_examples=40)
 LENGTHS = st.lists(st.integers(1, 12), min_size=1, max_size=40)
 COLLATION = Answers(pad_id=0, longest=16)
 

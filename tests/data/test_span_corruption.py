@@ -14,7 +14,7 @@ from pellucid.data.span_corruption import random_spans
 from pellucid.errors import TextError
 from pellucid.tokenizers import sentinels_of, train_bytes, with_sentinels
 
-FEW = settings(max_examples=60, deadline=None)
+FEW = settings(max_examples=60)
 BYTES = with_sentinels(train_bytes())
 TOKENS = np.random.Generator(np.random.Philox(0)).integers(0, 256, 900).astype(np.uint16)
 SHARES = st.floats(0.02, 0.9)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pellucid.data import Document, Split, choose_by_digest, split
 from pellucid.errors import TextError
 
-FEW = settings(max_examples=60, deadline=None)
+FEW = settings(max_examples=60)
 TEXTS = st.lists(st.text(min_size=1, max_size=40), min_size=1, max_size=30)
 SHARES = st.floats(0.01, 0.5)
 

@@ -141,7 +141,7 @@ def test_side_without_examples_and_examples_of_two_forms_are_refused(tmp_path: P
         write(tmp_path / "e", {"train": [*TRAIN, other], "held_out": HELD_OUT}, FACTS)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     groups=st.lists(st.integers(0, 30), min_size=2, max_size=80),
     share=st.floats(0.01, 0.9),

@@ -40,7 +40,7 @@ from pellucid.tokenizers.train import (
 )
 from support.corpora import content_hash, direct_files, direct_split, parts_of, without_duplicates
 
-FEW = settings(max_examples=30, deadline=None)
+FEW = settings(max_examples=30)
 LETTERS = st.sampled_from("ab1é世🙂.'_ \n\t")
 TEXTS = st.lists(st.text(LETTERS, min_size=1, max_size=300), min_size=1, max_size=12)
 SHARES = st.floats(0.01, 0.5)
@@ -157,7 +157,7 @@ def test_tokenizer_that_joins_over_blanks_gets_its_documents_whole(
         list(stretches_of(pieces, greedy))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     texts=st.lists(st.text(LETTERS, min_size=1, max_size=60), min_size=2, max_size=12),
     share=SHARES,

@@ -73,7 +73,7 @@ def test_each_row_of_a_table_becomes_a_document(tmp_path: Path, name: str, conte
     assert len({document.name for document in documents}) == len(TEXTS)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     texts=st.lists(
         st.text(

@@ -151,7 +151,7 @@ def test_the_name_of_a_special_token_in_a_message_stays_text(content: str, sourc
     assert IM.end_id not in ids
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     contents=st.lists(
         st.lists(

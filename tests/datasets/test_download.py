@@ -128,9 +128,7 @@ def test_a_cut_download_is_named_kept_and_gone_on_with(there: Server, target: Pa
     assert left_in(target.parent) == {"file.txt"}
 
 
-@settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     cuts=st.lists(st.integers(0, 5000), max_size=4),
     size=st.integers(1, 6000),

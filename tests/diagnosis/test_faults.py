@@ -15,7 +15,7 @@ OF_CALLS = {
     "ATT009",
     "ATT010",
     "ATT011",
-    *(f"DAT0{number}" for number in range(13, 24)),
+    *(f"DAT0{number}" for number in range(13, 25)),
     "GRD005",
     "LOS014",
     "LOS015",

@@ -23,7 +23,7 @@ def dots(lines: list[str]) -> list[tuple[int, int]]:
     )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(values=VALUES, columns=st.integers(1, 40), rows=st.integers(1, 9))
 def test_a_curve_fills_its_box_and_has_one_dot_in_each_dot_column(
     values: list[float], columns: int, rows: int
@@ -64,7 +64,7 @@ def test_a_value_that_never_changes_is_a_flat_line() -> None:
     assert len({y for _, y in dots(braille([2.5] * 9, 5, 4))}) == 1
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(n=st.integers(0, 3000), limit=st.sampled_from([2, 8, 64]), parts=st.integers(1, 7))
 def test_a_long_history_stays_short_and_keeps_its_means(n: int, limit: int, parts: int) -> None:
     history = History(limit)

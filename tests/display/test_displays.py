@@ -245,7 +245,7 @@ def test_a_long_fact_is_folded_between_its_words(width: int) -> None:
     assert " ".join(line[15:] for line in shown) == value
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(text=st.text(st.sampled_from("ab  漢é-")), columns=st.integers(2, 30))
 def test_a_folded_line_fits_and_loses_no_letter(text: str, columns: int) -> None:
     lines = folded(text, columns)

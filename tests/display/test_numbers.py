@@ -32,7 +32,7 @@ def test_a_number_is_said_in_three_digits(value: float, said: str) -> None:
     assert short(value) == said
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(value=st.floats(1, 1e17))
 def test_a_short_number_is_right_within_half_a_percent(value: float) -> None:
     said = re.fullmatch(r"([\d.]+)([kMGTP]?)", short(value))

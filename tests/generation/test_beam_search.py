@@ -114,7 +114,7 @@ def until_the_end(tokens: Any, most: int) -> tuple[int, ...]:
     return tuple(ids)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 50), early=st.sampled_from([True, False]), most=st.integers(1, 20))
 def test_one_beam_is_greedy(seed: int, early: bool, most: int) -> None:
     model = build(replace(BASE, vocab_size=5), seed=seed)

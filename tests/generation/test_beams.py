@@ -192,7 +192,7 @@ def searched(script: Script, beams: Beams) -> Search:
     return search
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     table=TABLES,
     n=st.integers(1, 4),
@@ -230,7 +230,7 @@ def every_text(most: int) -> list[tuple[int, ...]]:
     return whole
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(table=TABLES, penalty=st.sampled_from([-0.5, 0.0, 0.6, 1.0, 2.0]))
 def test_a_search_as_wide_as_there_are_texts_finds_the_best_of_all(
     table: list[list[float]], penalty: float

@@ -89,7 +89,7 @@ def test_past_the_context_the_model_sees_the_latest_tokens() -> None:
         ids.append(token)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(length=st.integers(1, 10_000), context=st.integers(1, 300))
 def test_the_window_ends_with_the_text_fits_the_context_and_keeps_half_of_it(
     length: int, context: int
@@ -305,7 +305,7 @@ def until_a_stop(text: str, stops: tuple[str, ...]) -> str:
     return text
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     text=st.text("abé ", max_size=25),
     stop=st.lists(st.text("abé ", min_size=1, max_size=4), max_size=3).map(tuple),
@@ -351,7 +351,7 @@ def test_a_text_cut_inside_a_character_ends_before_it(tokenizer: Tokenizer, n: i
     assert written == tuple(ids[:n])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(ids=st.lists(st.integers(0, 257), min_size=1, max_size=12))
 def test_any_bytes_at_all_can_be_written(ids: list[int]) -> None:
     tokenizer = train_bytes()

@@ -69,7 +69,7 @@ def test_frequencies_match_the_distribution(
     assert statistic < CRITICAL[degrees]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     logits=st.lists(st.floats(-8, 8), min_size=2, max_size=9, unique_by=lambda x: round(x, 3)),
     temperature=st.floats(0.2, 4),

@@ -80,7 +80,7 @@ def test_no_texts_have_no_vectors(runs: dict[str, Run]) -> None:
         embed(runs["encoder"], TEXTS, batch_size=0)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=st.integers(0, 1000), n=st.integers(2, 9), scale=st.floats(0.01, 100))
 def test_neighbours_are_the_nearest_by_angle_whatever_the_length(
     seed: int, n: int, scale: float

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid import maths
@@ -53,7 +53,6 @@ def test_the_calibration_error_is_the_one_worked_out_by_hand() -> None:
 
 
 @given(st.integers(1, 30), st.integers(1, 12), st.integers(0, 10**6))
-@settings(deadline=None)
 def test_every_answer_is_in_one_bin_and_one_bin_compares_the_means(
     n: int, n_bins: int, seed: int
 ) -> None:

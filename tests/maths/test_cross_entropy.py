@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 
 from pellucid.maths import cross_entropy, cross_entropy_grad
 
-FEW = settings(max_examples=30, deadline=None)
+FEW = settings(max_examples=30)
 LOGITS = arrays(np.float64, (3, 5), elements=st.floats(-50, 50))
 TARGETS = arrays(np.int64, 3, elements=st.integers(0, 4))
 

@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 
 from pellucid import maths
 
-FEW = settings(max_examples=30, deadline=None)
+FEW = settings(max_examples=30)
 SCORES = arrays(np.float64, (3, 5), elements=st.floats(-30, 30))
 
 

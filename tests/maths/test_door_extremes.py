@@ -146,7 +146,7 @@ def test_every_argument_may_be_huge_or_tiny_by_itself(name: str) -> None:
 
 
 @pytest.mark.nightly
-@settings(max_examples=2000, deadline=None, derandomize=True)
+@settings(max_examples=2000, derandomize=True)
 @given(
     name=st.sampled_from(sorted(ROWS)),
     dtype=st.sampled_from(sorted(SCALES, key=str)),

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from pellucid import maths
 
-FEW = settings(max_examples=30, deadline=None)
+FEW = settings(max_examples=30)
 NUMBERS = arrays(np.float64, 7, elements=st.floats(-50, 50))
 RANDOM = np.random.default_rng(0)
 

@@ -14,7 +14,7 @@ from pellucid.maths import (
     memory_through_time,
 )
 
-FEW = settings(max_examples=30, deadline=None)
+FEW = settings(max_examples=30)
 
 
 def gates(random: Any, *shape: int) -> dict[str, Any]:

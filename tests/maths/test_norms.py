@@ -23,7 +23,7 @@ from pellucid.maths import (
     rms_norm_grad,
 )
 
-FEW = settings(max_examples=30, deadline=None)
+FEW = settings(max_examples=30)
 RANDOM = np.random.default_rng(5)
 X, GAIN, BIAS = RANDOM.normal(size=(2, 5, 6)), RANDOM.normal(size=6), RANDOM.normal(size=6)
 T = torch.from_numpy

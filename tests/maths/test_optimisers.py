@@ -14,7 +14,7 @@ from pellucid import config
 from pellucid.maths import adamw_step, gradient_noise_scale, newton_schulz
 from pellucid.optim import assemble_optimiser, gate
 
-FEW = settings(max_examples=20, deadline=None)
+FEW = settings(max_examples=20)
 
 
 def from_json(shared_data: Path, name: str, key: str) -> dict:

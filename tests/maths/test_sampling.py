@@ -7,7 +7,7 @@ from hypothesis.extra.numpy import arrays
 
 from pellucid.maths import keep_min_p, keep_top_k, keep_top_p, repetition_penalty, softmax
 
-FEW = settings(max_examples=50, deadline=None)
+FEW = settings(max_examples=50)
 LOGITS = arrays(np.float64, (2, 6), elements=st.floats(-8, 8))
 
 

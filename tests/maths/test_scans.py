@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from pellucid.maths import linear_scan, linear_scan_grad
 
-FEW = settings(max_examples=30, deadline=None)
+FEW = settings(max_examples=30)
 
 
 @FEW

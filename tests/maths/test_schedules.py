@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pellucid.maths import constant, cosine, linear, warm_up_stable_decay
 
-FEW = settings(max_examples=60, deadline=None)
+FEW = settings(max_examples=60)
 Schedule = Callable[[int], float]
 
 

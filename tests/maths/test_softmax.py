@@ -9,7 +9,7 @@ from hypothesis.extra.numpy import arrays
 
 from pellucid.maths import log_softmax, logsumexp, softmax, softmax_grad
 
-FEW = settings(max_examples=30, deadline=None)
+FEW = settings(max_examples=30)
 SCORES = arrays(np.float64, (2, 5), elements=st.floats(-50, 50))
 
 

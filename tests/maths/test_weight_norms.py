@@ -16,7 +16,7 @@ from pellucid.maths import (
     weight_norm_grad,
 )
 
-FEW = settings(max_examples=30, deadline=None)
+FEW = settings(max_examples=30)
 RANDOM = np.random.default_rng(8)
 
 

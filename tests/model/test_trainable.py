@@ -138,7 +138,7 @@ def test_every_layer_that_can_be_adapted_is_called(name: str) -> None:
     assert passed_by <= {"pooler"}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     seed=st.integers(0, 2**32),
     shape=st.tuples(st.integers(1, 7), st.integers(1, 7), st.integers(1, 9)),

@@ -23,7 +23,7 @@ def seen(view: View, time: int, batch: int) -> torch.Tensor:
     return (mask if view.mask is None else mask & view.mask)[:, 0]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data(), time=st.integers(1, 7), batch=st.integers(1, 3), causal=st.booleans())
 def test_masks_compose_as_the_words_say(
     data: st.DataObject, time: int, batch: int, causal: bool

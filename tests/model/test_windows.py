@@ -15,7 +15,7 @@ from pellucid.model.windows import in_blocks
 CPU = torch.device("cpu")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     time=st.integers(1, 17),
     window=st.integers(1, 18),

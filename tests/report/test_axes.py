@@ -11,7 +11,7 @@ values = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=8)
 
 
 @given(values, st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_every_value_lies_on_its_axis_and_the_ticks_are_few(
     known: list[float], from_zero: bool
 ) -> None:
@@ -21,14 +21,14 @@ def test_every_value_lies_on_its_axis_and_the_ticks_are_few(
 
 
 @given(st.lists(st.floats(1e-8, 1e8), min_size=1, max_size=8))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_logarithmic_axis_holds_every_value_between_powers_of_ten(known: list[float]) -> None:
     axis = log_axis_for(known)
     assert all(-1e-6 <= axis.share(value) <= 1 + 1e-6 for value in known)
 
 
 @given(st.integers(0, 10**7))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_steps_are_ticked_at_whole_numbers_up_to_the_last(last: int) -> None:
     axis = steps_axis(last)
     assert axis.ticks[0] == 0

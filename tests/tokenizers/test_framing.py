@@ -86,7 +86,7 @@ def test_half_a_character_is_refused_by_its_place(bert: Tokenizer) -> None:
         Framing(bert).ids_of("caf\udce9", name="source")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(text=st.text(max_size=20))
 def test_a_text_without_masks_is_framed_the_same_either_way(text: str) -> None:
     tokenizer = train_bytes()

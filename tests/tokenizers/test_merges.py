@@ -20,7 +20,7 @@ def symbols(tokenizer: Tokenizer, text: str) -> list[str]:
     return [names[token_id] for token_id in tokenizer.encode(text)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(text=st.text(alphabet="lowernid aé🙂\n"))
 def test_replayed_merges_end_at_the_tokens(text: str) -> None:
     words = replay(PAIRS, text)
@@ -48,7 +48,7 @@ def test_tokenizer_without_merges_replays_none() -> None:
     assert replay(train_bytes(), "a b") == []
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(text=st.text())
 def test_bytes_of_tokens_are_the_bytes_of_the_text(text: str) -> None:
     assert b"".join(PAIRS.bytes_of(i) or b"" for i in PAIRS.encode(text)) == text.encode()

@@ -13,7 +13,7 @@ from pellucid.tokenizers import Tokenizer
 from pellucid.tokenizers.special_tokens import BEGIN, END, UNKNOWN
 from pellucid.tokenizers.train import train_byte_pairs, train_bytes, train_characters
 
-FEW = settings(max_examples=60, deadline=None)
+FEW = settings(max_examples=60)
 ENGLISH = "the quick brown fox jumps over the lazy dog; the cat sat on the mat.\n" * 5
 BYTES = train_bytes()
 BYTE_PAIRS = train_byte_pairs([ENGLISH], 300)

@@ -13,7 +13,7 @@ PIECES = train_word_pieces([TEXT], 60, lowercase=True)
 KNOWN = ["The", " cat", " sat", ";", " the", " dog", ",", "\n", " ", "\t", "."]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(words=st.lists(st.sampled_from(KNOWN)))
 def test_text_of_known_words_comes_back_as_it_was(words: list[str]) -> None:
     text = "The" + "".join(words)

@@ -44,7 +44,7 @@ from support.models import VARIANTS, build, random_ids, with_stack
 from support.tiny import train_tiny
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(st.lists(st.integers(0, 9), min_size=4, max_size=4), st.sampled_from([2, 4]))
 def test_accumulated_gradients_equal_the_large_batch(ignored: list[int], parts: int) -> None:
     model = build(VARIANTS["rotary"])
@@ -248,7 +248,7 @@ def test_the_first_loss_is_near_guessing_and_the_last_is_lower(trained: Path) ->
 
 
 @given(st.floats(allow_nan=True, allow_infinity=True), st.text())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_events_survive_the_file(value: float, text: str) -> None:
     event = Sampled(step=1, sentence=text, next_tokens=((text, value),), continuation="")
     line = json.dumps(to_record(event), allow_nan=False)

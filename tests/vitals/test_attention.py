@@ -137,7 +137,7 @@ def test_a_score_that_is_nan_is_not_taken_for_one_that_is_masked() -> None:
     assert bool(from_scores(scores).largest[0, 0, 1].isnan())
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(2, 20), st.floats(0.1, 60.0), st.integers(0, 99))
 def test_entropies_lie_between_nothing_and_the_logarithm_of_the_keys(
     keys: int, times: float, seed: int

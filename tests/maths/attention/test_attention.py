@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from pellucid.maths import attention, attention_grad, attention_weights, soft_cap, soft_cap_grad
 
-FEW = settings(max_examples=30, deadline=None)
+FEW = settings(max_examples=30)
 
 
 def random_qkv(seed: int, queries: int, keys: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

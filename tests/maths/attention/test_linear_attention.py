@@ -14,7 +14,7 @@ from pellucid.maths import (
     linear_attention_step,
 )
 
-FEW = settings(max_examples=30, deadline=None)
+FEW = settings(max_examples=30)
 EPS = 1e-6
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pellucid.maths import rotary_angles, rotate, sinusoid, to_half_split
 
-FEW = settings(max_examples=30, deadline=None)
+FEW = settings(max_examples=30)
 
 
 def published(shared_data: Path, key: str) -> Any:

@@ -19,7 +19,7 @@ from pellucid.maths import (
     relative_distances,
 )
 
-FEW = settings(max_examples=30, deadline=None)
+FEW = settings(max_examples=30)
 FAR = np.arange(-2000, 2001)
 
 

@@ -22,7 +22,7 @@ from pellucid.maths import (
     to_interleaved,
 )
 
-FEW = settings(max_examples=30, deadline=None)
+FEW = settings(max_examples=30)
 PAIRINGS = ["interleaved", "half_split"]
 
 

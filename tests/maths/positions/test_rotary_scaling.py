@@ -22,7 +22,7 @@ from pellucid.maths import (
     yarn_frequencies,
 )
 
-FEW = settings(max_examples=30, deadline=None)
+FEW = settings(max_examples=30)
 
 
 def frequencies(n_rotated: int, base: float = 1e4) -> np.ndarray:
