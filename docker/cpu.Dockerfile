@@ -1,6 +1,7 @@
 # docker build -f docker/cpu.Dockerfile -t pellucid .
 # docker run --rm -it -v "$PWD:/work" --user "$(id -u):$(id -g)" pellucid train my-text.txt
-# Not built by us: only the installation was run, in a fresh environment.
+# Not built by us: its steps after apt-get were run in a fresh environment of Python 3.13, and a
+# training by a user that is not root.
 FROM python:3.13-slim
 
 # a C compiler for the fast loops; without it pellucid is slower, and says so
