@@ -12,13 +12,13 @@ import pytest
 import torch
 
 from pellucid import config
+from pellucid.config import Rounding
 from pellucid.errors import ConfigError
 from pellucid.model import learn_in_bfloat16
 from pellucid.optim import assemble_optimiser, gate
 from pellucid.presets import PRESETS
 from pellucid.rounded_weights import (
     ExactTensors,
-    Rounding,
     is_rounded,
     join,
     read_exact,

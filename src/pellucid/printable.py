@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import codecs
 import sys
+from collections.abc import Iterable
 
 #: The `errors` of a stream that writes ASCII for the signs that it cannot encode.
 ERRORS = "pellucid.ascii"
@@ -20,6 +21,16 @@ _ASCII = {
     "π": "pi", "θ": "theta", "μ": "mu", "σ": "sigma", "φ": "phi", "─": "-", "│": "|", "├": "|",
     "└": "`", "█": "#", "▓": "#", "▒": "+", "░": ".",
 }  # fmt: skip
+
+
+def join_counts(counts: Iterable[int], unit: str, *, joint: str = " + ") -> str:
+    """Counts of one unit, such as the layers of each stack of a model.
+
+    >>> join_counts([2, 3], "layer")
+    '2 + 3 layers'
+    """
+    all_counts = list(counts)
+    return f"{joint.join(map(str, all_counts))} {plural(sum(all_counts), unit)}"
 
 
 def printable(text: str) -> str:

@@ -10,14 +10,17 @@ Must not know: optimisers, kinds of models.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import torch
 from jaxtyping import BFloat16, Float32, Int16
 from torch import Tensor, nn
 
-#: What is done with the last 16 bits of float32.
-Rounding = Literal["remainder", "stochastic"]
+from pellucid import config
+
+#: As the config chooses it.
+Rounding = config.Rounding
+
 _BITS = 16
 _HALF = 1 << (_BITS - 1)
 

@@ -16,7 +16,7 @@ from pellucid.saved_runs.load import read_plan
 from pellucid.training import Logged
 from support.life import SMALL, pretrain, write_rows
 from support.ranks import finish, free_port, start_rank, start_ranks
-from support.tiny import ADAMW, TINY, write_text
+from support.tiny import ADAMW, TINY, flags_of, write_text
 
 SETTINGS = (*TINY, "text.held_out=0.2", "training.batch_size=6", "training.accumulation=6")
 
@@ -76,7 +76,7 @@ def length(row, answer):
 def words_of(folder: Path, *more: str, steps: int = 8) -> list[str]:
     """The words of a tiny training."""
     file = write_text(folder / "text")
-    flags = [word for setting in SETTINGS for word in ("--set", setting)]
+    flags = flags_of(SETTINGS)
     return ["train", str(file), "--no-vitals", "--steps", str(steps), *flags, *more]
 
 
@@ -183,7 +183,7 @@ def test_a_rank_that_fails_alone_stops_all_and_its_updates_are_saved(
 ) -> None:
     run = tmp_path / "run"
     settings = (f"parallel.shard={shard}", "training.evaluate_every=3")
-    flags = [word for setting in settings for word in ("--set", setting)]
+    flags = flags_of(settings)
     words = words_of(tmp_path, "--out", str(run), *flags)
     variables = {"WORLD_SIZE": "2", "MASTER_PORT": str(free_port())}
     ranks = [
@@ -207,7 +207,7 @@ def learn_from_reward(
     rows = write_rows(run.parent / "rows")
     all_settings = (*SMALL, *ADAMW, "objective.max_new_tokens=6", "objective.n_samples=2")
     all_settings += ("training.precision=float32", "training.accumulation=2", *settings)
-    flags = [word for setting in all_settings for word in ("--set", setting)]
+    flags = flags_of(all_settings)
     words = ["train", str(rows), "--objective", "policy-gradient", "--from", str(base), *flags]
     words += ["--reward", "judge:length", "--steps", str(steps), "--out", str(run)]
     return finish(start_ranks(size, ["-m", "pellucid", *words], run.parent))

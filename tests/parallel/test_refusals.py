@@ -10,7 +10,7 @@ import pytest
 from pellucid.cli import main
 from pellucid.parallel import launch
 from support.ranks import finish, free_port, start_rank
-from support.tiny import ADAMW, TINY, write_text
+from support.tiny import ADAMW, TINY, flags_of, write_text
 
 #: A bug of one rank, or another machine, as code that runs there before the command.
 _COMMAND = "import sys; from pellucid.cli import main; sys.exit(main(sys.argv[1:]))"
@@ -26,7 +26,7 @@ subprocess.run(["mount", "-t", "tmpfs", "none", "disk"], check=True)
 
 def words_of(folder: Path, *more: str) -> list[str]:
     settings = (*TINY, *ADAMW, "training.batch_size=6", "training.accumulation=6")
-    flags = [word for setting in settings for word in ("--set", setting)]
+    flags = flags_of(settings)
     return ["train", str(write_text(folder)), "--no-vitals", "--steps", "3", *flags, *more]
 
 

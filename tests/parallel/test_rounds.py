@@ -15,7 +15,7 @@ from torch import distributed
 from pellucid.parallel.rounds import enter_round
 from pellucid.runs import RunFolder
 from support.ranks import free_port
-from support.tiny import TINY, write_text
+from support.tiny import TINY, flags_of, write_text
 
 #: A command whose rank 1 is killed once, after three updates.
 _KILLED_ONCE = """
@@ -54,7 +54,7 @@ def test_ranks_that_start_again_hear_nothing_of_the_earlier_start() -> None:
 def test_torchrun_starts_killed_ranks_again_and_they_finish_the_run(tmp_path: Path) -> None:
     (tmp_path / "killed_once.py").write_text(_KILLED_ONCE, encoding="utf-8")
     settings = (*TINY, "text.held_out=0.2", "training.batch_size=6", "training.accumulation=6")
-    flags = [word for setting in settings for word in ("--set", setting)]
+    flags = flags_of(settings)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
     torchrun += ["--max-restarts", "1", "--rdzv-backend", "c10d"]
     torchrun += ["--rdzv-endpoint", f"localhost:{free_port()}", "killed_once.py", "train"]

@@ -19,7 +19,7 @@ import pytest
 from pellucid.runs import RunFolder, read_events
 from pellucid.training import Logged
 from support.ranks import finish
-from support.tiny import TINY, write_text
+from support.tiny import TINY, flags_of, write_text
 
 #: Of this process: those of a test that was killed stay until somebody removes them.
 _NODES = (f"pellucid-{os.getpid()}-one", f"pellucid-{os.getpid()}-two")
@@ -70,7 +70,7 @@ def nodes() -> Iterator[tuple[str, str]]:
 def start(nodes: tuple[str, str], folder: Path, *more: str) -> list[subprocess.Popen[str]]:
     """A rank on each node, as torchrun starts them."""
     settings = (*TINY, "parallel.timeout_seconds=10")
-    flags = [word for setting in settings for word in ("--set", setting)]
+    flags = flags_of(settings)
     words = ["-m", "pellucid", "train", str(write_text(folder)), "--no-vitals", "--out", "run"]
     shared = {"WORLD_SIZE": "2", "MASTER_ADDR": _ADDRESSES[0], "MASTER_PORT": _PORT}
     shared |= {"OMP_NUM_THREADS": "1", "PELLUCID_CACHE": "off", "LOCAL_RANK": "0"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from pellucid.training import Observer
@@ -44,6 +44,11 @@ SHARING = (
 )
 
 TEXT = "the quick brown fox jumps over the lazy dog; the cat sat on the mat.\n" * 12
+
+
+def flags_of(settings: Iterable[str]) -> list[str]:
+    """Settings as words of the command line."""
+    return [word for setting in settings for word in ("--set", setting)]
 
 
 def write_text(folder: Path) -> Path:

@@ -15,6 +15,9 @@ from pellucid.config.checks import (
 )
 from pellucid.errors import ConfigError
 
+#: What is done with the last 16 bits of float32, if weights are in bfloat16.
+Rounding = Literal["remainder", "stochastic"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cosine(Checked):
@@ -219,7 +222,7 @@ class Training(Checked):
     weights: Literal["float32", "bfloat16_remainder", "bfloat16_stochastic"] = "float32"
 
     @property
-    def rounding(self) -> Literal["remainder", "stochastic"] | None:
+    def rounding(self) -> Rounding | None:
         """What is done with the last bits of weights in bfloat16; None if they are in float32."""
         match self.weights:
             case "float32":

@@ -9,8 +9,6 @@ from pellucid.counting.activations import Kernel, Precision, bytes_of
 from pellucid.counting.layout import ONE_DEVICE, Layout
 
 Logits = Literal["chunks", "whole", "fused"]
-#: What is done with the last bits of weights in bfloat16; None if weights are in float32.
-Rounding = Literal["remainder", "stochastic"] | None
 #: Python, torch and pellucid before any model.
 PROCESS_BYTES = 240 * 2**20
 

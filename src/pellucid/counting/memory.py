@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from pellucid.config import SGD, Adam, AdamW, Muon, Optimiser, Trained, Transformer
+from pellucid.config import SGD, Adam, AdamW, Muon, Optimiser, Rounding, Trained, Transformer
 from pellucid.counting.activations import Kernel, Pass, Precision, activations
-from pellucid.counting.conditions import Rounding
 from pellucid.counting.layout import BLOCK_MATRICES, ONE_DEVICE, Layout, weight_groups
 from pellucid.counting.parameters import parameter_count
 from pellucid.counting.trained import TrainedCounts, count_trained
@@ -70,7 +69,7 @@ def state_memory(
     trained: Trained | None = None,
     frozen_parameters: int = 0,
     layout: Layout = ONE_DEVICE,
-    rounding: Rounding = None,
+    rounding: Rounding | None = None,
 ) -> list[MemoryRow]:
     """Weights, gradients and moments, in float32 unless `rounding`: a device's share of them.
 

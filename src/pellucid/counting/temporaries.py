@@ -25,6 +25,7 @@ from pellucid.config import (
     OneFeedForward,
     Optimiser,
     PolicyGradient,
+    Rounding,
     Run,
     Seq2Seq,
     SpanCorruption,
@@ -32,7 +33,6 @@ from pellucid.config import (
     Transformer,
 )
 from pellucid.counting.activations import Pass, Precision, bytes_of
-from pellucid.counting.conditions import Rounding
 from pellucid.counting.layers import NamedStack, stacks
 from pellucid.counting.trained import count_trained, matrix_shapes
 
@@ -138,7 +138,10 @@ def whole_logits_bytes(
 
 
 def update_bytes(
-    optimiser: Optimiser, model: Transformer, trained: Trained | None, rounding: Rounding = None
+    optimiser: Optimiser,
+    model: Transformer,
+    trained: Trained | None,
+    rounding: Rounding | None = None,
 ) -> Size:
     """The temporary memory of an update.
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pellucid.errors import ConfigError
+from pellucid.model.experts import ROUTERS
 from pellucid.model.facts import EmbeddingFacts, LinearFacts
 from pellucid.model.packed.layers import packed_of, refuse_packed
 from pellucid.model.precision import wide
@@ -85,7 +86,7 @@ def learn_in_bfloat16(model: Transformer, rounding: Rounding) -> None:
     """
     for stack in (model.encoder, model.decoder):
         for name, module in ({} if stack is None else named_modules(stack)).items():
-            if type(module) is nn.Linear and not name.endswith((".router", ".shared_gate")):
+            if type(module) is nn.Linear and not name.endswith(ROUTERS):
                 round_parameter(cast("nn.Parameter", module.weight), rounding)
                 module.__class__ = HalfLinear
 

@@ -12,7 +12,7 @@ from pellucid.disk import free_bytes
 from pellucid.display.numbers import duration, short, size
 from pellucid.optim import group
 from pellucid.parallel import own_command
-from pellucid.printable import plural
+from pellucid.printable import join_counts, plural
 from pellucid.saved_runs.folder import RunFolder
 from pellucid.tasks import Task
 from pellucid.training import Job, mean_rows
@@ -45,8 +45,7 @@ def summarise(
     yield from task.facts
     count = short(parameter_count(run.model))
     width, context = run.model.d_model, run.model.context_length
-    layers = " + ".join(str(stack.n_layers) for stack in run.model.stacks)
-    layers += f" {plural(sum(stack.n_layers for stack in run.model.stacks), 'layer')}"
+    layers = join_counts((stack.n_layers for stack in run.model.stacks), "layer")
     yield "model", f"{count} parameters, {layers} of {width}, context {context}"
     yield (
         "updated",

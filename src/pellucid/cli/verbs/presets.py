@@ -20,7 +20,7 @@ from pellucid.config import (
     run_to_toml,
 )
 from pellucid.presets import FAMILIES, OBJECTIVES, PRESETS, ObjectivePreset, diff, find
-from pellucid.printable import plural
+from pellucid.printable import join_counts
 
 if TYPE_CHECKING:
     from pellucid.counting import GrowthRow
@@ -93,8 +93,7 @@ def _describe_model(model: Transformer) -> str:
         shape = "decoder"
     else:
         shape = "encoder" if model.decoder is None else "encoder-decoder"
-    layers = " + ".join(str(stack.n_layers) for stack in model.stacks)
-    layers += f" {plural(sum(stack.n_layers for stack in model.stacks), 'layer')}"
+    layers = join_counts((stack.n_layers for stack in model.stacks), "layer")
     return f"{shape:<16} {layers} of {model.d_model}, context {model.context_length:,}"
 
 

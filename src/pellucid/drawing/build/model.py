@@ -40,7 +40,7 @@ from pellucid.drawing.elements import (
     SideBox,
     Words,
 )
-from pellucid.printable import plural
+from pellucid.printable import join_counts
 
 _HEAD, _EMBEDDING, _ENCODED = "head", "embedding", "encoded"
 
@@ -75,9 +75,8 @@ def _sentence(model: Transformer, named_stacks: Sequence[NamedStack]) -> str:
         kind = "an encoder and a decoder"
     else:
         kind = "a decoder" if named_stacks[0].causal else "an encoder"
-    layers = " and ".join(str(named_stack.stack.n_layers) for named_stack in named_stacks)
-    n_layers = sum(named_stack.stack.n_layers for named_stack in named_stacks)
-    layers += f" {plural(n_layers, 'layer')}"
+    n_layers = (named_stack.stack.n_layers for named_stack in named_stacks)
+    layers = join_counts(n_layers, "layer", joint=" and ")
     n, n_active = parameter_count(model), active_parameter_count(model)
     used = "" if n == n_active else f", of which a token uses {n_active:,}"
     return (

@@ -16,7 +16,7 @@ from pellucid.exports.card.data_section import data_section
 from pellucid.exports.card.recipe import recipe_section
 from pellucid.exports.card.results import results_section, time_section, vitals_section
 from pellucid.exports.card.usage import usage_section
-from pellucid.printable import plural
+from pellucid.printable import join_counts
 from pellucid.saved_runs.folder import RunFolder
 from pellucid.saved_runs.records import read_events
 from pellucid.training import Event
@@ -120,8 +120,7 @@ def _front_matter(kind: str, facts: CardFacts) -> str:
 
 
 def _summary(facts: CardFacts, model: config.Transformer, step: int | None) -> str:
-    layers = " + ".join(str(stack.n_layers) for stack in model.stacks)
-    layers += f" {plural(sum(stack.n_layers for stack in model.stacks), 'layer')}"
+    layers = join_counts((stack.n_layers for stack in model.stacks), "layer")
     kind = {"classifier": "classifier", "states": "sentence encoder"}.get(
         kind_of_card(model), kind_of_card(model)
     )

@@ -166,8 +166,7 @@ class Ledger:
         if page is None or witnesses is None or not rows:
             return
         decay, narrow = witnesses.coupled_decay(), witnesses.narrow()
-        matrices = witnesses.matrix_columns()
-        numbers = page.statistics(len(rows), decay, narrow, self._hooked, matrices)
+        numbers = page.statistics(len(rows), decay, narrow, self._hooked, witnesses.matrix_columns)
         metrics.record(COLUMN, numbers, ("",) * numbers.numel())
         self._pages_sent.append(rows)
         if self.events.classes is not None:

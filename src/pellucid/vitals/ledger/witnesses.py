@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any, cast
 
 import torch
@@ -58,6 +59,7 @@ class Witnesses:
         start = sum(self.sizes[: places.start])
         return slice(start, start + sum(self.sizes[place] for place in places))
 
+    @cached_property
     def matrix_columns(self) -> Tensor:
         """The columns (matrices, numbers) of each matrix that has enough numbers."""
         starts = [
