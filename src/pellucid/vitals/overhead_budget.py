@@ -89,7 +89,8 @@ class Clock:
 
     def __init__(self) -> None:
         self.watching = 0.0
-        self._is_inside = False
+        #: whether the watch works now, so that its time is counted already
+        self.is_inside = False
         #: seconds that count neither as training nor as watching
         self._excluded = 0.0
         self._started_at: float | None = None
@@ -126,10 +127,10 @@ class Clock:
 
     def enter(self) -> float | None:
         """Watching begins; None if it has begun already, or if training pauses."""
-        if self._is_inside or self._started_at is None:
+        if self.is_inside or self._started_at is None:
             return None
-        self._is_inside = True
-        return self._now()
+        self.is_inside = True
+        return time.perf_counter() - self._excluded
 
     def finish(self, started_at: float | None) -> None:
         """Watching ends.
@@ -138,8 +139,8 @@ class Clock:
             started_at: What `enter` returned.
         """
         if started_at is not None:
-            self._is_inside = False
-            self.watching += self._now() - started_at
+            self.is_inside = False
+            self.watching += time.perf_counter() - self._excluded - started_at
 
     @contextmanager
     def look(self, budget: OverheadBudget, device: torch.device) -> Generator[None]:
@@ -185,9 +186,9 @@ class TimedGuard(Guard):
         **kwargs: Arguments.kwargs,
     ) -> Result | None:
         """The result of the call, as `Guard` gives it."""
-        started_at = self._clock.enter()
-        if started_at is None:
+        if self._clock.is_inside:  # most calls, in every update
             return super().__call__(part, call, *args, **kwargs)
+        started_at = self._clock.enter()
         try:
             return super().__call__(part, call, *args, **kwargs)
         finally:
