@@ -57,6 +57,22 @@ def test_minutes_are_what_start_up_leaves_of_the_time(
     assert asked == []
 
 
+def test_start_up_is_what_minutes_do_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def call(words: list[str], *_: Any) -> tuple[float, str]:
+        run = Path(words[words.index("--out") + 1])
+        run.mkdir()
+        lines = [{"event": "Sampled"}, {"event": "Finished", "step": 1, "seconds": 4.5}]
+        (run / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+        return 12.0, "{}"
+
+    ours = part("quality.ours")
+    monkeypatch.setattr(ours, "call_pellucid", call)
+    track = ours.Track(tmp_path, tmp_path, tmp_path, threads=1)
+    assert track.start_up(ours.Contestant("nano", "nano"))[0] == pytest.approx(7.5)
+
+
 def test_the_table_sets_seconds_against_the_peers_and_says_where_none_are_left() -> None:
     run = {"seconds": 26.0, "bits_per_byte": 2.0, "updates": 9}
     race = {

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 import torch
@@ -92,3 +94,16 @@ def test_a_run_too_short_for_its_first_looks_says_so() -> None:
     assert "on credit" not in Cost(0.02, 1.0, 2).message()
     assert "(more than 2%: first readings are on credit" in Cost(0.021, 1.0, 2).message()
     assert "on credit" not in Cost(0.5, 1.0, 2).message(bound=None)
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_garbage_is_collected_after_a_reading_not_within_it(is_on: bool) -> None:
+    rounds = LookSchedule(0.02, torch.device("cpu"))
+    (gc.enable if is_on else gc.disable)()
+    try:
+        with suppress(KeyError), rounds.look("inside"):
+            assert not gc.isenabled()
+            raise KeyError
+        assert gc.isenabled() == is_on
+    finally:
+        gc.enable()

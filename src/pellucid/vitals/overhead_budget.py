@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import ContextDecorator, contextmanager
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
@@ -88,7 +89,8 @@ class Clock:
 
     def __init__(self) -> None:
         self.watching = 0.0
-        self._is_inside = False
+        #: whether the watch works now, so that its time is counted already
+        self.is_inside = False
         #: seconds that count neither as training nor as watching
         self._excluded = 0.0
         self._started_at: float | None = None
@@ -125,10 +127,10 @@ class Clock:
 
     def enter(self) -> float | None:
         """Watching begins; None if it has begun already, or if training pauses."""
-        if self._is_inside or self._started_at is None:
+        if self.is_inside or self._started_at is None:
             return None
-        self._is_inside = True
-        return self._now()
+        self.is_inside = True
+        return time.perf_counter() - self._excluded
 
     def finish(self, started_at: float | None) -> None:
         """Watching ends.
@@ -137,8 +139,8 @@ class Clock:
             started_at: What `enter` returned.
         """
         if started_at is not None:
-            self._is_inside = False
-            self.watching += self._now() - started_at
+            self.is_inside = False
+            self.watching += time.perf_counter() - self._excluded - started_at
 
     @contextmanager
     def look(self, budget: OverheadBudget, device: torch.device) -> Generator[None]:
@@ -146,7 +148,8 @@ class Clock:
         began, ended = _marks(device)
         started_at, started = self.enter(), time.perf_counter()
         try:
-            yield
+            with uncollected():
+                yield
         finally:
             seconds = time.perf_counter() - started
             self.finish(started_at)
@@ -183,11 +186,30 @@ class TimedGuard(Guard):
         **kwargs: Arguments.kwargs,
     ) -> Result | None:
         """The result of the call, as `Guard` gives it."""
+        if self._clock.is_inside:  # most calls, in every update
+            return super().__call__(part, call, *args, **kwargs)
         started_at = self._clock.enter()
         try:
             return super().__call__(part, call, *args, **kwargs)
         finally:
             self._clock.finish(started_at)
+
+
+class uncollected(ContextDecorator):  # noqa: N801  (it is used like a function)
+    """Postpone Python's garbage collection until the end.
+
+    A full collection takes up to half a second in a process that has loaded many libraries. It is
+    due sooner or later in any case; within a reading it would count as its cost, and the budget
+    would then not pay for another reading for a long time.
+    """
+
+    def __enter__(self) -> None:
+        self._was_enabled = gc.isenabled()
+        gc.disable()
+
+    def __exit__(self, *_: object) -> None:
+        if self._was_enabled:
+            gc.enable()
 
 
 def _marks(device: torch.device) -> tuple[Any, Any]:

@@ -78,7 +78,8 @@ def _thinned(points: list[Point]) -> list[Point]:
     thinned = points[:_FIRST]
     for first, second in zip(points[_FIRST::2], points[_FIRST + 1 :: 2], strict=False):
         previous = thinned[-1].value
-        thinned.append(max(second, first, key=lambda point: _distance(point.value, previous)))
+        is_second = _distance(second.value, previous) >= _distance(first.value, previous)
+        thinned.append(second if is_second else first)
     return thinned if (len(points) - _FIRST) % 2 == 0 else [*thinned, points[-1]]
 
 

@@ -25,7 +25,7 @@ _REPEAT_AFTER, _MAX_REPETITIONS = 3, 2
 #: fit into so many seconds. From then on watching has cost no more than its share.
 _UPDATES, _MAX_UPDATES, _SECONDS = 100, 1000, 20.0
 #: Updates between two questions whether the budget pays for a reading that is due: each costs time.
-_ASKED = 4
+_ASKED = 8
 #: What every update costs takes at most this part of the budget from the readings.
 _MOST_USUAL = 0.5
 

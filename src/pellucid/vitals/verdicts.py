@@ -169,19 +169,18 @@ class VerdictTracker:
         self.guard(id, self._word, id, step, value, place, applies)
 
     def _word(self, id: str, step: int, value: float, place: str, applies: bool) -> None:
-        rule = self.rules[id]
-        excuse = self.excuses.get(id) if math.isfinite(value) else None
+        rule, is_finite = self.rules[id], math.isfinite(value)
+        excuse = self.excuses.get(id) if is_finite else None
         latest: Word = rule.word(value) if applies and excuse is None else "calm"
-        if latest == "sick" and id in _CORRECTNESS_SIGNS and math.isfinite(value):
+        if latest == "sick" and id in _CORRECTNESS_SIGNS and is_finite:
             guessing = self.guessing if self.counts_tokens else None
             latest = "watch" if self._window.is_solved(guessing) else latest
         past = self._past.setdefault(id, [])
         past.append(latest)
         del past[: -rule.readings]
         # a value that is not finite is sick at once; else the mildest of the last readings counts
-        word = latest if not math.isfinite(value) else mildest(past)
-        if len(past) < rule.readings and math.isfinite(value):
-            word = "calm"
+        word = mildest(past) if len(past) == rule.readings else "calm"
+        word = word if is_finite else latest
         (self.doubted.add if latest == "sick" != word else self.doubted.discard)(id)
         self.signs[id] = Sign(
             id=id,

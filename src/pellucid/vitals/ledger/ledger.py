@@ -31,7 +31,7 @@ _RETRIED = 8
 _OUTPUT_PAGES = 1
 #: Every so many updates, gaps in these gradients are measured: a bound of the logits shows once
 #: they reach it.
-_GAPS = 16
+_GAPS = 32
 #: The share of the budget that the ledger may take.
 SHARE = 0.5
 COLUMN = "ledger"

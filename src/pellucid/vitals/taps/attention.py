@@ -250,7 +250,8 @@ class _CallInterceptor(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if self._running:
+        is_fused = func is F.scaled_dot_product_attention
+        if self._running and (is_fused or getattr(func, "__name__", "") in _SOFTMAXES):
             self._guard(_PART, self._measure_call, func, args, kwargs)
         return func(*args, **kwargs)
 
@@ -266,7 +267,7 @@ class _CallInterceptor(TorchFunctionMode):
                 bool(arguments.get("is_causal", False)),
                 arguments.get("scale"),
             )
-        elif getattr(func, "__name__", "") in _SOFTMAXES and args and isinstance(args[0], Tensor):
+        elif args and isinstance(args[0], Tensor):
             scores = args[0]
             dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
             if dim in (-1, scores.ndim - 1) and _square(scores):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -39,13 +39,20 @@ class WritesUndone(TorchDispatchMode, AbstractContextManager[object]):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        for place, name in _written_arguments(func):
+        written, gives = _effects(func)
+        for place, name in written:
             value = kwargs.get(name, args[place] if place < len(args) else None)
             for tensor in _tensors(value):
                 self._save(tensor)
         output = func(*args, **kwargs)
-        inputs = {_address(tensor) for tensor in _tensors((args, kwargs))}
-        self._fresh.update({_address(tensor) for tensor in _tensors(output)} - inputs)
+        match gives:
+            case "views":
+                pass
+            case "new memory":
+                self._fresh.update(map(_address, _tensors(output)))
+            case "either":
+                inputs = {*map(_address, _tensors((args, kwargs)))}
+                self._fresh.update({*map(_address, _tensors(output))} - inputs)
         return output
 
     def _save(self, tensor: Tensor) -> None:
@@ -69,16 +76,30 @@ class WritesUndone(TorchDispatchMode, AbstractContextManager[object]):
             cast("Any", torch)._C._autograd._unsafe_set_version_counter((tensor,), (version,))
 
 
+class _Effects(NamedTuple):
+    """Position and name of each argument that an operator writes to, and what it gives."""
+
+    written: tuple[tuple[int, str], ...]
+    gives: Literal["views", "new memory", "either"]
+
+
 @lru_cache(maxsize=4096)
-def _written_arguments(func: Any) -> tuple[tuple[int, str], ...]:
-    """Position and name of each argument that an operator writes to."""
+def _effects(func: Any) -> _Effects:
+    """What an operator's schema says; of other libraries' operators it need not say all."""
     schema = getattr(func, "_schema", None)
-    arguments = enumerate(() if schema is None else schema.arguments)
-    return tuple(
+    if schema is None:
+        return _Effects((), "either")
+    written = tuple(
         (place, argument.name)
-        for place, argument in arguments
+        for place, argument in enumerate(schema.arguments)
         if argument.name in _UNMARKED or (argument.alias_info and argument.alias_info.is_write)
     )
+    are_views = {bool(value.alias_info) for value in schema.returns}
+    if schema.name == "aten::_unsafe_view":
+        are_views = {True}
+    if not schema.name.startswith("aten::") or len(are_views) > 1:
+        return _Effects(written, "either")
+    return _Effects(written, "views" if True in are_views else "new memory")
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:
