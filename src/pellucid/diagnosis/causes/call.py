@@ -40,6 +40,11 @@ def _is_always_as_long(view: HistoryView) -> bool:
     return mark is None or mark.share > limit("DAT015", "same")
 
 
+def _is_new_to_text(view: HistoryView) -> bool:
+    """Whether new weights learn tokens from a causal model's loss: a masked one pays for few."""
+    return view.fresh and view.learns_tokens and not view.readings("call.right")
+
+
 def _knows_less(view: HistoryView) -> bool:
     """Whether the loss is higher than that of the model's own logits.
 
@@ -159,6 +164,17 @@ CAUSES: tuple[Cause, ...] = (
     Comparison("DAT014", "batch.one_token", (">", "share"), n=1),
     Comparison("DAT015", "batch.length", ("<", "length"), n=1),
     Comparison("DAT015/cut", "batch.cut_length", ("<", "cut"), n=1, condition=_is_always_as_long),
+    Comparison("DAT030", "targets.renamed", (">", "share"), n=1),
+    OfTargets(
+        Comparison("LOS004/call", "targets.paid", ("<", "text"), n=1, condition=_is_new_to_text)
+    ),
+    Comparison(
+        "DAT009/interleaved",
+        "batch.interleaved",
+        (">", "interleaved"),
+        n=1,
+        condition=lambda view: not view.goes_well and view.updates >= limit("DAT009", "few"),
+    ),
     Comparison("DAT024", "batch.highest", (">", "share"), n=1),
     Comparison("DAT016", "batch.doubled_start", (">", "share"), n=1),
     Comparison("DAT019/call", "targets.unended", (">", "share"), n=1),

@@ -111,6 +111,14 @@ def same_batch(view: HistoryView) -> Candidate | None:
     return suspect_mark(key, mark)
 
 
+def other_vocabularies(view: HistoryView) -> Candidate | None:
+    """Batches whose frequent ids are those of no other batch, in a training that goes badly."""
+    mark = view.often("unlike", limit("DAT031", "share"))
+    if mark is None or mark.n_seen < limit("DAT031", "batches") or view.goes_well:
+        return None
+    return suspect_mark("DAT031", mark) if view.updates >= limit("DAT031", "few") else None
+
+
 def few_rows(view: HistoryView) -> Candidate | None:
     """Rows that each came many times before, in a training from new weights."""
     mark = view.history.marks.get("known_rows")
@@ -213,6 +221,7 @@ def known_answers(view: HistoryView) -> Candidate | None:
 CAUSES: tuple[Cause, ...] = (
     known_answers,
     same_batch,
+    other_vocabularies,
     few_rows,
     few_pairs,
     one_class,

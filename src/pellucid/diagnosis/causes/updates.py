@@ -72,9 +72,9 @@ def written_over(view: HistoryView) -> Candidate | None:
     if mark is not None and mark.value > limit("UPD010", "size"):
         return Sighting("UPD010", "overwritten")(view)
     mark = view.history.marks.get("overwritten")
-    if mark is None:
-        return None
-    far = [s for s, v in zip(mark.steps, mark.values, strict=True) if v > limit("UPD010", "jump")]
+    sizes = {reading.step: reading.value for reading in view.readings("update.written")}
+    sizes |= {} if mark is None else dict(zip(mark.steps, mark.values, strict=True))
+    far = sorted(step for step, size in sizes.items() if size > limit("UPD010", "jump"))
     rises = [rise for step in far if (rise := _rise_at(view, step)) > limit("UPD010", "rise")]
     if len(rises) < limit("UPD010", "times") or len(rises) < len(far) / 2:
         return None
@@ -82,7 +82,7 @@ def written_over(view: HistoryView) -> Candidate | None:
         "UPD010/anew",
         (len(rises) + 1) / (len(rises) + 2),
         times=len(far),
-        value=max(mark.values),
+        value=max(sizes.values()),
         rise=statistics.median(rises),
         step=far[0],
     )

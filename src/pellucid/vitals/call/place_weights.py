@@ -16,6 +16,8 @@ _MIN_PLACES, _MAX_PLACES = 8, 64
 _TINY = 1e-30
 #: The logarithms of p differ by so much, and a line explains so much of the weights' logarithms.
 _SPREAD, _LINE = 0.05, 0.98
+#: Weights that differ by less than so much of what p does are all the same.
+_LEVEL = 0.02
 #: Of one side of a gradient, at least so much is the target's: all but rounding.
 _NAMED = 0.99
 #: The weight of a target that is as good as certain does not show in its gradient.
@@ -81,7 +83,8 @@ def power_of_p(
 ) -> float | None:
     """The power of p(y) by which a loss weighs its places: 0 for -log p, 1 for -p.
 
-    w = -g_y / (1 - p_y) is c p_y^power. None if the weights follow no power of it.
+    w = -g_y / (1 - p_y) is c p_y^power. None if the weights follow no power of it; 0 if they are
+    equal, whatever the loss is divided by.
 
     Args:
         gradient: Of the loss by the logits.
@@ -101,6 +104,8 @@ def power_of_p(
     spread = from_p.square().sum()
     if float(spread) < _SPREAD**2 * len(log_p):
         return None
+    if float(from_w.square().sum()) < _LEVEL**2 * float(spread):
+        return 0.0
     slope = (from_w * from_p).sum() / spread
     unexplained = float((from_w - slope * from_p).square().sum())
     return float(slope) if unexplained <= (1 - _LINE) * float(from_w.square().sum()) else None

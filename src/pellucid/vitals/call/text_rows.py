@@ -9,6 +9,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from pellucid.vitals.call.arguments import Arguments
+from pellucid.vitals.call.token_order import interleaving, share_of_text
 
 #: Fewer rows, and shorter ones, say nothing.
 _FEWEST_ROWS, _SHORTEST = 4, 4
@@ -35,12 +36,27 @@ def measure(
     if targets is None:
         return signs
     signs["batch.copies"] = copies(ids)
+    signs["batch.interleaved"] = interleaving(ids)
+    share = _paid_share(arguments, ids, targets)
+    if share is not None:
+        signs["targets.paid"] = share
     if len(ids) >= _FEWEST_ROWS and ids.shape[1] > _SHORTEST:
         signs["batch.doubled_start"] = doubled_start(ids)
     values = (*arguments.call.args, *arguments.call.kwargs.values())
     if not any(isinstance(value, Tensor) and value.is_floating_point() for value in values):
         signs["batch.length"] = float(ids.shape[1])  # no state of an earlier call comes with it
     return signs
+
+
+def _paid_share(arguments: Arguments, ids: Tensor, targets: Tensor) -> float | None:
+    """The share of a text's tokens that are paid for; None if they are no running text."""
+    mask = arguments.tensor(arguments.mask)
+    if arguments.source is not None:
+        return None
+    if mask is None or bool((mask == 1).all()):
+        return share_of_text(ids, targets, torch.ones_like(ids, dtype=torch.bool))
+    n_rows = len(mask)
+    return share_of_text(ids[:n_rows], targets[:n_rows], mask == 1)
 
 
 def hidden_tokens(arguments: Arguments) -> float | None:
