@@ -165,6 +165,7 @@ LOWERED = Mark(n_seen=4, n_seeable=8, first=1, values=[1.0] * 4)
         ({"signs": {"targets.gap": (Reading(24, 0.4, "sick"), Reading(40, 0.1, ""))}}, None),
         ({"signs": {"batch.highest": (Reading(1, 0.7, "sick"),)}}, "DAT024"),
         ({"signs": {"targets.renamed": (Reading(1, 1.0, "watch"),)}}, "DAT030"),
+        ({"signs": {"targets.easiness": (Reading(1, 1.0, "watch"),)}}, "LOS030"),
         ({"signs": {"targets.paid": (Reading(1, 0.02, "watch"),)}}, "LOS004"),
         ({"signs": {"targets.paid": (Reading(1, 0.06, "calm"),)}}, None),
         ({"signs": {"batch.interleaved": (Reading(1, 3.0, "watch"),)}}, None),

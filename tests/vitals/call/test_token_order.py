@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 from pellucid.batches import IGNORED
 from pellucid.diagnosis.finding import limit
 from pellucid.vitals.call import token_order
 from pellucid.vitals.call.alignment import renamed
+from pellucid.vitals.call.place_weights import easiness, power_of_p
 from pellucid.vitals.call.token_order import interleaving, pair_ratio, share_of_text
 from pellucid.vitals.ledger.batch_rows import first_rows, kinship
 from pellucid.vitals.ledger.marks import KIN
@@ -128,9 +130,44 @@ def test_batches_of_one_vocabulary_are_kin_and_those_of_several_are_not() -> Non
     ]
     assert bool((kinship([first_rows(batch) for batch in batches]) > KIN).all())
     alone = kinship([first_rows(batch) for batch in renamed_ids])
-    assert bool((alone < KIN).all()) and bool((alone >= 0).all())
+    assert bool(((alone >= 0) & (alone < KIN)).all())
     # a vocabulary of each row is a task of its own, and two languages are kin to themselves
     assert bool((kinship([first_rows(batch) for batch in by_row]) == -1).all())
     two = [batch if i % 2 else (batch + 128) % 256 for i, batch in enumerate(batches)]
     assert bool((kinship([first_rows(batch) for batch in two]) > KIN).all())
     assert kinship([first_rows(batches[0]), None]).tolist() == [-1, -1]
+
+
+@pytest.mark.parametrize(
+    ("pick", "value"),
+    [
+        (lambda losses: losses.topk(len(losses) // 10, largest=False).values.mean(), 1.0),
+        (lambda losses: losses.topk(len(losses) // 10).values.mean(), 0.0),
+        (lambda losses: losses[::4].mean(), 0.5),
+        (lambda losses: losses.topk(len(losses) * 3 // 4, largest=False).values.mean(), None),
+        (torch.mean, None),
+    ],
+    ids=["easiest", "hardest", "every fourth", "all but the worst", "all"],
+)
+def test_a_loss_may_pick_its_places_by_how_well_they_know_their_token(
+    pick: Callable[[Tensor], Tensor], value: float | None
+) -> None:
+    ids, draws = windows(6), torch.Generator().manual_seed(0)
+    logits = torch.randn(ROWS, TIME, 128, generator=draws, requires_grad=True)
+    losses = cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten(), reduction="none")
+    pick(losses).backward()
+    assert logits.grad is not None
+    share = easiness(logits.grad, logits.detach(), ids)
+    assert share is None if value is None else share == pytest.approx(value, abs=0.2)
+    # padding that is not paid for is no text
+    assert easiness(logits.grad, logits.detach(), torch.zeros_like(ids)) is None
+
+
+@pytest.mark.parametrize("divisor", [1.0, 1e4])
+def test_a_divided_cross_entropy_weighs_places_alike(divisor: float) -> None:
+    ids, draws = windows(7), torch.Generator().manual_seed(0)
+    logits = torch.randn(ROWS, TIME, 128, generator=draws, requires_grad=True)
+    (cross_entropy(logits.flatten(0, 1), ids.flatten()) / divisor).backward()
+    assert logits.grad is not None
+    is_plain = torch.ones_like(ids, dtype=torch.bool)
+    assert power_of_p(logits.grad, logits.detach(), is_plain) == 0
