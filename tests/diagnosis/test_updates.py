@@ -144,6 +144,7 @@ IDLE = {
     "gradient.zeros": (Reading(1, 0.5, ""), Reading(4, 0.5, "")),
 }
 WRITTEN = tuple(Reading(step, 15.0, "watch") for step in (21, 41, 61))
+AGAIN = {"update.written_again": (Reading(41, 1.0, ""), Reading(61, 1.0, ""))}
 SAWTOOTH = tuple((step, 3.0 - 0.05 * ((step - 1) % 20)) for step in range(1, 80))
 LOWERED = Mark(n_seen=4, n_seeable=8, first=1, values=[1.0] * 4)
 
@@ -173,11 +174,13 @@ LOWERED = Mark(n_seen=4, n_seeable=8, first=1, values=[1.0] * 4)
             {"signs": {"batch.interleaved": (Reading(1, 3.0, "watch"),)}, "losses": STILL},
             "DAT009",
         ),
-        ({"marks": {"unlike": ROUNDED}}, None),
-        ({"marks": {"unlike": ROUNDED}, "losses": STILL}, "DAT031"),
+        ({"marks": {"unlike": ROUNDED}}, "DAT031"),
+        ({"marks": {"unlike": replace(ROUNDED, n_seen=19)}}, None),
+        ({"marks": {"unlike": replace(ROUNDED, n_seen=19)}, "losses": STILL}, "DAT031"),
         ({"signs": IDLE}, "GRD002"),
         ({"signs": IDLE | {"gradient.zeros": (Reading(1, 0.0, ""), Reading(4, 0.0, ""))}}, None),
         ({"signs": {"update.written": WRITTEN}, "losses": SAWTOOTH}, "UPD010"),
+        ({"signs": {"update.written": WRITTEN} | AGAIN, "losses": SAWTOOTH}, "UPD001"),
         ({"signs": healthy().signs | {"update.written": WRITTEN}}, None),
         ({"signs": CUT}, "DAT015"),
         ({"signs": CUT, "marks": {"same_length": LOWERED}}, None),

@@ -45,6 +45,18 @@ def _is_new_to_text(view: HistoryView) -> bool:
     return view.fresh and view.learns_tokens and not view.readings("call.right")
 
 
+def _knows_frequencies_at_most(view: HistoryView) -> bool:
+    """Whether so many updates went badly, or led no further than to the frequencies of tokens.
+
+    What a sample of tokens shows as their entropy is less than it is.
+    """
+    if view.updates < limit("DAT009", "few"):
+        return False
+    entropy, end = view.first("batch.entropy"), view.end
+    is_above = entropy is not None and end is not None and end > entropy - limit("DAT009", "below")
+    return is_above or not view.goes_well
+
+
 def _knows_less(view: HistoryView) -> bool:
     """Whether the loss is higher than that of the model's own logits.
 
@@ -174,7 +186,7 @@ CAUSES: tuple[Cause, ...] = (
         "batch.interleaved",
         (">", "interleaved"),
         n=1,
-        condition=lambda view: not view.goes_well and view.updates >= limit("DAT009", "few"),
+        condition=_knows_frequencies_at_most,
     ),
     Comparison("DAT024", "batch.highest", (">", "share"), n=1),
     Comparison("DAT016", "batch.doubled_start", (">", "share"), n=1),

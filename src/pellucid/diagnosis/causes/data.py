@@ -112,9 +112,14 @@ def same_batch(view: HistoryView) -> Candidate | None:
 
 
 def other_vocabularies(view: HistoryView) -> Candidate | None:
-    """Batches whose frequent ids are those of no other batch, in a training that goes badly."""
+    """Batches whose frequent ids are frequent in no other batch.
+
+    A loss also falls to that of a vocabulary whose unused ids are known.
+    """
     mark = view.often("unlike", limit("DAT031", "share"))
-    if mark is None or mark.n_seen < limit("DAT031", "batches") or view.goes_well:
+    if mark is None or mark.n_seen < limit("DAT031", "batches"):
+        return None
+    if view.goes_well and (mark.share < 1 or mark.n_seen < limit("DAT031", "more")):
         return None
     return suspect_mark("DAT031", mark) if view.updates >= limit("DAT031", "few") else None
 

@@ -9,12 +9,14 @@ from jaxtyping import Int
 from torch import Tensor
 
 from pellucid.vitals.call.arguments import Arguments
-from pellucid.vitals.call.token_order import interleaving, share_of_text
+from pellucid.vitals.call.token_order import entropy, interleaving, share_of_text
 
 #: Fewer rows, and shorter ones, say nothing.
 _FEWEST_ROWS, _SHORTEST = 4, 4
 #: Of fewer kinds of tokens, the highest may well be the most frequent.
 _KINDS = 8
+#: The highest id is a third of all tokens, or so many times as frequent as the next one.
+_THIRD, _AHEAD = 0.3, 4
 #: Rows are cut short if the model has room for so many times their length.
 _ROOM = 4
 
@@ -36,7 +38,7 @@ def measure(
     if targets is None:
         return signs
     signs["batch.copies"] = copies(ids)
-    signs["batch.interleaved"] = interleaving(ids)
+    signs |= {"batch.interleaved": interleaving(ids), "batch.entropy": entropy(ids)}
     share = _paid_share(arguments, ids, targets)
     if share is not None:
         signs["targets.paid"] = share
@@ -153,6 +155,9 @@ def at_highest(
     n_pieces = int((is_highest[1:] & ~is_highest[:-1]).sum())
     if n_pieces < share * (1 - share) * len(tokens) / 2:
         return 0.0
+    runner_up = torch.bincount(tokens[~is_highest].flatten()).max() / len(tokens)
+    if share < _THIRD and share < _AHEAD * float(runner_up):
+        return 0.0  # a space, or an end of short texts, is not much more frequent than a letter
     paid = None if targets is None else targets[targets >= 0]
     if paid is not None and len(paid):
         share = min(share, float((paid == kinds[-1]).double().mean()))

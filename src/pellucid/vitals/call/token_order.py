@@ -69,6 +69,17 @@ def interleaving(ids: Int[Tensor, "rows time"]) -> float:
     return (max(farther) - 1) / max(nearest - 1, _LEAST)
 
 
+def entropy(ids: Int[Tensor, "rows time"]) -> float:
+    """The entropy of single tokens, in nats: the loss of a model that knows their frequencies.
+
+    Args:
+        ids: Rows of text.
+    """
+    counts = torch.unique(ids, return_counts=True)[1].double()
+    p = counts / counts.sum()
+    return float(-(p * p.log()).sum())
+
+
 def share_of_text(
     ids: Int[Tensor, "rows time"],
     targets: Int[Tensor, "rows time"],

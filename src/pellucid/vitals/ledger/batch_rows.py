@@ -97,14 +97,21 @@ def kinship(batches: Sequence[Rows | None]) -> Float[Tensor, " batches"]:
     counts.scatter_add_(2, ids % _KINDS, real.float())
     halves = torch.stack([counts[:, ::2].sum(1), counts[:, 1::2].sum(1)], 1)
     is_long = (halves.sum(2) >= _FEWEST_TOKENS).all(1)
-    units = torch.nn.functional.normalize(halves - halves.mean(2, keepdim=True), dim=2)
-    profile = halves.sum(1)
-    profile = torch.nn.functional.normalize(profile - profile.mean(1, keepdim=True), dim=1)
+    # ids that no batch uses say nothing
+    is_used = counts.sum((0, 1)) > 0
+    units, profile = _directions(halves, is_used), _directions(halves.sum(1), is_used)
     own_likeness = (units[:, 0] * units[:, 1]).sum(1)
     is_other = is_long & ~torch.eye(n, dtype=torch.bool, device=ids.device)
     likeness = (profile @ profile.T).masked_fill(~is_other, -1.0).amax(1)
     is_known = is_long & is_other.any(1) & (own_likeness >= _LIKENESS)
     return torch.where(is_known, likeness.clamp_min(0.0) / own_likeness.clamp_min(_LIKENESS), -1.0)
+
+
+def _directions(counts: Tensor, is_used: Tensor) -> Tensor:
+    """Counts without their mean over the ids that are used, of length 1."""
+    n_used = is_used.sum().clamp_min(1)
+    centred = (counts - counts.sum(-1, keepdim=True) / n_used) * is_used
+    return torch.nn.functional.normalize(centred, dim=-1)
 
 
 def row_checksums(batches: Sequence[Rows | None]) -> Float[Tensor, "batches 1+rows"]:

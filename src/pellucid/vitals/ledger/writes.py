@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 from pellucid.vitals.async_metrics import AsyncMetrics
 from pellucid.vitals.ledger.witnesses import Witnesses
 
-_SIGN = "update.written"
+_SIGN, _AGAIN = "update.written", "update.written_again"
 
 
 class Writes:
@@ -30,6 +30,8 @@ class Writes:
         self._optimisers = optimisers
         self._witnesses: Witnesses | None = None
         self._counts: list[int] = []
+        #: the numbers that were written last
+        self._written: Tensor | None = None
         #: the numbers before and after the last step
         self._before: Tensor | None = None
         self._after: Tensor | None = None
@@ -52,6 +54,9 @@ class Writes:
         step = (after - before).norm()
         share = (now - after).norm() / step
         metrics.record(_SIGN, torch.where(step > 0, share, torch.zeros_like(share)))
+        written, self._written = self._written, now
+        if written is not None:
+            metrics.record(_AGAIN, ((now == written).all() & (share > 0)).float())
 
     @torch.no_grad()
     def end(self) -> None:
