@@ -227,8 +227,10 @@ def heavy_decay(view: HistoryView) -> Candidate | None:
     least = min((ratio for ratio in (size, rms) if ratio is not None), default=None)
     # gains begin at 1, and end at 1 / decay at most if they shrink by e or more
     shrinks_gains = view.facts.decays == "all" and decay >= limit("OPT010", "gains")
-    way = decay * sum(value for _, value in view.history.rates)
-    is_high = decay > limit("OPT010", "decay") or (shrinks_gains and way >= limit("OPT010", "way"))
+    shrinkage = decay * sum(value for _, value in view.history.rates)
+    is_high = decay > limit("OPT010", "decay") or (
+        shrinks_gains and shrinkage >= limit("OPT010", "way")
+    )
     if len(view.readings("weights.size")) < _MIN_READINGS and is_high:
         # too few readings to see weights shrink
         is_adam = view.facts.optimiser in ("Adam", "AdamW") or view.facts.betas is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, cast
 
 import torch
 from jaxtyping import Int
@@ -146,14 +147,16 @@ def renamed(inputs: Int[Tensor, "rows time"], targets: Int[Tensor, "rows time"])
     if not len(paid):
         return 0.0
     size = int(max(inputs.max(), targets.max())) + 1
-    pairs, counts = torch.unique(following * size + paid, return_counts=True)
+    both = following * size + paid
+    kinds: tuple[Tensor, Tensor] = cast("Any", torch).unique(both, return_counts=True)
+    pairs, counts = kinds
     by_input = torch.zeros(size, dtype=counts.dtype, device=counts.device)
     totals = by_input.index_add(0, pairs // size, counts)
     is_common = totals[pairs // size] >= _REPEATED
     best = by_input.scatter_reduce(0, pairs // size, counts, "amax")
     is_best = is_common & (counts == best[pairs // size])
     ids, names = pairs[is_best] // size, pairs[is_best] % size
-    if len(names) < _FEWEST_IDS or len(torch.unique(names)) < len(names):
+    if len(names) < _FEWEST_IDS or int(torch.bincount(names).max()) > 1:
         return 0.0
     if 2 * int((ids != names).sum()) < len(names):
         return 0.0

@@ -139,7 +139,7 @@ def easiness(
         or bool((next_ids >= z.shape[-1]).any())
     ):
         return None
-    if len(torch.unique(unpaid_ids)) < _MIN_PLACES:
+    if int((torch.bincount(unpaid_ids[:, 0]) > 0).sum()) < _MIN_PLACES:
         return None
     log_p = z.log_softmax(-1).gather(-1, next_ids)[..., 0]
     is_next = g.argmin(-1)[is_paid] == next_ids[is_paid][:, 0]

@@ -16,7 +16,7 @@ _FEWEST_ROWS, _SHORTEST = 4, 4
 #: Of fewer kinds of tokens, the highest may well be the most frequent.
 _KINDS = 8
 #: The highest id is a third of all tokens, or so many times as frequent as the next one.
-_THIRD, _AHEAD = 0.3, 4
+_THIRD, _RATIO = 0.3, 4
 #: Rows are cut short if the model has room for so many times their length.
 _ROOM = 4
 
@@ -156,7 +156,7 @@ def at_highest(
     if n_pieces < share * (1 - share) * len(tokens) / 2:
         return 0.0
     runner_up = torch.bincount(tokens[~is_highest].flatten()).max() / len(tokens)
-    if share < _THIRD and share < _AHEAD * float(runner_up):
+    if share < _THIRD and share < _RATIO * float(runner_up):
         return 0.0  # a space, or an end of short texts, is not much more frequent than a letter
     paid = None if targets is None else targets[targets >= 0]
     if paid is not None and len(paid):

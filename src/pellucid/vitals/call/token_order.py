@@ -7,6 +7,8 @@ interleaved have these pairs at another distance.
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
@@ -46,7 +48,7 @@ def pair_ratio(ids: Int[Tensor, "rows time"], distance: int) -> float | None:
     by_chance = n * (n - 1) / 2 * _agreement(first) * _agreement(second)
     if by_chance < _FEWEST_PAIRS:
         return None
-    counts = torch.unique(first * size + second, return_counts=True)[1].double()
+    counts = _counts(first * size + second)
     n_equal = float((counts * (counts - 1)).sum() / 2)
     is_clear = abs(n_equal - by_chance) > _DEVIATIONS * by_chance**0.5
     return n_equal / by_chance if is_clear else 1.0
@@ -75,7 +77,7 @@ def entropy(ids: Int[Tensor, "rows time"]) -> float:
     Args:
         ids: Rows of text.
     """
-    counts = torch.unique(ids, return_counts=True)[1].double()
+    counts = _counts(ids)
     p = counts / counts.sum()
     return float(-(p * p.log()).sum())
 
@@ -100,7 +102,7 @@ def share_of_text(
     is_paid = (targets != IGNORED) & is_real
     if int(is_paid.sum()) < _FEWEST_PAID:
         return None
-    kinds = [len(torch.unique(x[is_paid])) for x in (ids, targets)]
+    kinds = [len(_counts(x[is_paid])) for x in (ids, targets)]
     whole_rows = ids[is_real.all(1)]
     ratio = pair_ratio(_sample_rows(whole_rows), 1) if len(whole_rows) else None
     if min(kinds) < _FEWEST_KINDS or ratio is None or ratio < _TIED:
@@ -113,8 +115,14 @@ def _sample_rows(ids: Tensor) -> Tensor:
     return ids[: max(1, _TOKENS // max(1, ids.shape[1]))]
 
 
+def _counts(values: Tensor) -> Tensor:
+    """How often each value comes."""
+    counts: Tensor = cast("Any", torch).unique(values, return_counts=True)[1]
+    return counts.double()
+
+
 def _agreement(tokens: Tensor) -> float:
     """How likely two of the tokens are equal."""
     n = len(tokens)
-    counts = torch.unique(tokens, return_counts=True)[1].double()
+    counts = _counts(tokens)
     return float((counts * (counts - 1)).sum()) / (n * (n - 1))

@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 from pellucid.vitals.async_metrics import AsyncMetrics
 from pellucid.vitals.ledger.witnesses import Witnesses
 
-_SIGN, _AGAIN = "update.written", "update.written_again"
+_SIGN, _REPEAT = "update.written", "update.written_again"
 
 
 class Writes:
@@ -31,7 +31,7 @@ class Writes:
         self._witnesses: Witnesses | None = None
         self._counts: list[int] = []
         #: the numbers that were written last
-        self._written: Tensor | None = None
+        self._last_write: Tensor | None = None
         #: the numbers before and after the last step
         self._before: Tensor | None = None
         self._after: Tensor | None = None
@@ -51,12 +51,12 @@ class Writes:
         if self._counts == _counts(self._witnesses):
             return
         now = self._before = self._numbers(self._witnesses)
-        step = (after - before).norm()
-        share = (now - after).norm() / step
+        step, move = ((y - x).square().sum().sqrt() for x, y in ((before, after), (after, now)))
+        share = move / step
         metrics.record(_SIGN, torch.where(step > 0, share, torch.zeros_like(share)))
-        written, self._written = self._written, now
-        if written is not None:
-            metrics.record(_AGAIN, ((now == written).all() & (share > 0)).float())
+        last_write, self._last_write = self._last_write, now
+        if last_write is not None:
+            metrics.record(_REPEAT, ((now == last_write).all() & (share > 0)).float())
 
     @torch.no_grad()
     def end(self) -> None:
