@@ -83,7 +83,7 @@ def written_over(view: HistoryView) -> Candidate | None:
     is_same = any(reading.value == 1 for reading in view.readings("update.written_again"))
     return suspect(
         "UPD001/again" if is_same else "UPD010/anew",
-        (len(rises) + 1) / (len(rises) + 2),
+        0.97 if is_same else (len(rises) + 1) / (len(rises) + 2),  # bits are no chance
         times=len(far),
         value=max(sizes.values()),
         rise=statistics.median(rises),
