@@ -137,6 +137,15 @@ ROUNDED = Mark(n_seen=20, n_seeable=20, first=2, values=[0.5] * 20)
 AT_BOUND = Mark(n_seen=20, n_seeable=20, first=1, values=[0.3] * 20)
 NOISE = Mark(n_seen=20, n_seeable=20, first=2, values=[3.0] * 20)
 CUT = {"batch.cut_length": (Reading(1, 5.0, "sick"),)}
+STILL = tuple((step, GUESSING) for step in range(1, 80))
+#: gradients that end before the first block
+IDLE = {
+    "gradient.depth_ratio": (Reading(1, 0.0, ""), Reading(4, 0.0, "")),
+    "gradient.zeros": (Reading(1, 0.5, ""), Reading(4, 0.5, "")),
+}
+WRITTEN = tuple(Reading(step, 15.0, "watch") for step in (21, 41, 61))
+AGAIN = {"update.written_again": (Reading(41, 1.0, ""), Reading(61, 1.0, ""))}
+SAWTOOTH = tuple((step, 3.0 - 0.05 * ((step - 1) % 20)) for step in range(1, 80))
 LOWERED = Mark(n_seen=4, n_seeable=8, first=1, values=[1.0] * 4)
 
 
@@ -156,6 +165,23 @@ LOWERED = Mark(n_seen=4, n_seeable=8, first=1, values=[1.0] * 4)
         ),
         ({"signs": {"targets.gap": (Reading(24, 0.4, "sick"), Reading(40, 0.1, ""))}}, None),
         ({"signs": {"batch.highest": (Reading(1, 0.7, "sick"),)}}, "DAT024"),
+        ({"signs": {"targets.renamed": (Reading(1, 1.0, "watch"),)}}, "DAT030"),
+        ({"signs": {"targets.easiness": (Reading(1, 1.0, "watch"),)}}, "LOS030"),
+        ({"signs": {"targets.paid": (Reading(1, 0.02, "watch"),)}}, "LOS004"),
+        ({"signs": {"targets.paid": (Reading(1, 0.06, "calm"),)}}, None),
+        ({"signs": {"batch.interleaved": (Reading(1, 3.0, "watch"),)}}, None),
+        (
+            {"signs": {"batch.interleaved": (Reading(1, 3.0, "watch"),)}, "losses": STILL},
+            "DAT009",
+        ),
+        ({"marks": {"unlike": ROUNDED}}, "DAT031"),
+        ({"marks": {"unlike": replace(ROUNDED, n_seen=19)}}, None),
+        ({"marks": {"unlike": replace(ROUNDED, n_seen=19)}, "losses": STILL}, "DAT031"),
+        ({"signs": IDLE}, "GRD002"),
+        ({"signs": IDLE | {"gradient.zeros": (Reading(1, 0.0, ""), Reading(4, 0.0, ""))}}, None),
+        ({"signs": {"update.written": WRITTEN}, "losses": SAWTOOTH}, "UPD010"),
+        ({"signs": {"update.written": WRITTEN} | AGAIN, "losses": SAWTOOTH}, "UPD001"),
+        ({"signs": healthy().signs | {"update.written": WRITTEN}}, None),
         ({"signs": CUT}, "DAT015"),
         ({"signs": CUT, "marks": {"same_length": LOWERED}}, None),
         ({"marks": {"weight_bound": AT_BOUND}}, "UPD012"),

@@ -21,6 +21,7 @@ from pellucid.vitals.async_metrics import AsyncMetrics, Column
 from pellucid.vitals.call.first_call import FirstCallProbe
 from pellucid.vitals.inside_look import InsideLook
 from pellucid.vitals.ledger.ledger import COLUMN, Ledger
+from pellucid.vitals.ledger.writes import Writes
 from pellucid.vitals.logs import Log, log_to, send_signs
 from pellucid.vitals.model_parts import called_module
 from pellucid.vitals.overhead_budget import TimedGuard
@@ -68,6 +69,7 @@ class Watch(InsideLook):
         self._judge = VerdictTracker(rules_of(thresholds), self.guard)
         self._logs: list[Log] = [] if log is None else [log_to(log)]
         self._ledger = Ledger(self._optimisers, self._schedule, self.guard)
+        self._writes = Writes(self._optimisers)
         self._metrics = AsyncMetrics(self.guard)
         #: the probe, or a function that makes one later
         self._probe = None if isinstance(probe, bool) else probe
@@ -213,6 +215,7 @@ class Watch(InsideLook):
                 self.guard("updates of weights", self._keep_up)
                 self.guard("updates of weights", self._updates.begin)
                 self._gradients.clear()
+        self.guard("update.written", self._writes.begin, self._metrics)
         if not self._ledger.rests(self.updates + 1):
             self.guard("the ledger", self._ledger.begin, self.updates + 1)
         if self._ranks is not None:
@@ -238,6 +241,7 @@ class Watch(InsideLook):
                 self.guard("gradients", self._put_gradients)
                 samples = self._gradients.samples
                 self.guard("updates of weights", self._updates.measure, samples, self._metrics)
+        self.guard("update.written", self._writes.end)
         if self._ledger.rests(self.updates):
             self._ledger.events.clear()
         else:

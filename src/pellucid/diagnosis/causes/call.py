@@ -40,6 +40,23 @@ def _is_always_as_long(view: HistoryView) -> bool:
     return mark is None or mark.share > limit("DAT015", "same")
 
 
+def _is_new_to_text(view: HistoryView) -> bool:
+    """Whether new weights learn tokens from a causal model's loss: a masked one pays for few."""
+    return view.fresh and view.learns_tokens and not view.readings("call.right")
+
+
+def _knows_frequencies_at_most(view: HistoryView) -> bool:
+    """Whether so many updates went badly, or led no further than to the frequencies of tokens.
+
+    What a sample of tokens shows as their entropy is less than it is.
+    """
+    if view.updates < limit("DAT009", "few"):
+        return False
+    entropy, end = view.first("batch.entropy"), view.end
+    is_above = entropy is not None and end is not None and end > entropy - limit("DAT009", "below")
+    return is_above or not view.goes_well
+
+
 def _knows_less(view: HistoryView) -> bool:
     """Whether the loss is higher than that of the model's own logits.
 
@@ -159,6 +176,18 @@ CAUSES: tuple[Cause, ...] = (
     Comparison("DAT014", "batch.one_token", (">", "share"), n=1),
     Comparison("DAT015", "batch.length", ("<", "length"), n=1),
     Comparison("DAT015/cut", "batch.cut_length", ("<", "cut"), n=1, condition=_is_always_as_long),
+    Comparison("LOS030", "targets.easiness", (">", "share"), n=1),
+    Comparison("DAT030", "targets.renamed", (">", "share"), n=1),
+    OfTargets(
+        Comparison("LOS004/call", "targets.paid", ("<", "text"), n=1, condition=_is_new_to_text)
+    ),
+    Comparison(
+        "DAT009/interleaved",
+        "batch.interleaved",
+        (">", "interleaved"),
+        n=1,
+        condition=_knows_frequencies_at_most,
+    ),
     Comparison("DAT024", "batch.highest", (">", "share"), n=1),
     Comparison("DAT016", "batch.doubled_start", (">", "share"), n=1),
     Comparison("DAT019/call", "targets.unended", (">", "share"), n=1),

@@ -111,6 +111,19 @@ def same_batch(view: HistoryView) -> Candidate | None:
     return suspect_mark(key, mark)
 
 
+def other_vocabularies(view: HistoryView) -> Candidate | None:
+    """Batches whose frequent ids are frequent in no other batch.
+
+    A loss also falls to that of a vocabulary whose unused ids are known.
+    """
+    mark = view.often("unlike", limit("DAT031", "share"))
+    if mark is None or mark.n_seen < limit("DAT031", "batches"):
+        return None
+    if view.goes_well and (mark.share < 1 or mark.n_seen < limit("DAT031", "more")):
+        return None
+    return suspect_mark("DAT031", mark) if view.updates >= limit("DAT031", "few") else None
+
+
 def few_rows(view: HistoryView) -> Candidate | None:
     """Rows that each came many times before, in a training from new weights."""
     mark = view.history.marks.get("known_rows")
@@ -213,6 +226,7 @@ def known_answers(view: HistoryView) -> Candidate | None:
 CAUSES: tuple[Cause, ...] = (
     known_answers,
     same_batch,
+    other_vocabularies,
     few_rows,
     few_pairs,
     one_class,

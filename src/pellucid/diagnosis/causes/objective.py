@@ -174,6 +174,9 @@ def softmax_twice(view: HistoryView) -> Candidate | None:
         return None  # the gradient is that of a mean of cross-entropies
     if (view.first("targets.smoothing") or 0.0) > limit("LOS013", "smoothing"):
         return None  # it is that of smoothed targets
+    power = view.first("targets.power")
+    if power is not None and power <= limit("LOS005", "power"):
+        return None  # places of any p weigh alike: a cross-entropy that is divided by a number
     in_band = abs(start - guessing) < 0.02 and lowest > floor - 0.02
     if not in_band or not is_faint or view.updates < 20:
         return None

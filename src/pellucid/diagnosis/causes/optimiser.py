@@ -89,6 +89,31 @@ def still_weights(view: HistoryView) -> Candidate | None:
     )
 
 
+def cut_off_blocks(view: HistoryView) -> Candidate | None:
+    """Gradients of exactly 0 at the first block, reading after reading, and others at the last.
+
+    A head that begins at zero hides all blocks from the first updates, and float16 loses small
+    numbers.
+    """
+    ratios, zeros = view.readings("gradient.depth_ratio"), view.readings("gradient.zeros")
+    if len(ratios) < limit("GRD002", "readings") or ratios[-1].step <= limit("GRD002", "updates"):
+        return None
+    if any(reading.value != 0 for reading in ratios) or view.facts.weights == "float16":
+        return None
+    shares = [reading.value for reading in zeros]
+    # what underflows is small, and not zero, in its samples
+    if not shares or not limit("GRD002", "zeros") < min(shares) <= max(shares) < 1:
+        return None
+    return suspect(
+        "GRD002/depth",
+        n=len(ratios),
+        ratio=0.0,
+        zeros=min(shares),
+        step=ratios[0].step,
+        severity=None if view.fresh else "note",
+    )
+
+
 def mostly_frozen(view: HistoryView) -> Candidate | None:
     """All blocks of a model with new weights are frozen; or a part, and it learns little."""
     frozen, is_new = view.facts.frozen, view.fresh and None not in (view.start, view.guessing)
@@ -200,7 +225,13 @@ def heavy_decay(view: HistoryView) -> Candidate | None:
         return None
     size, rms = _shrinkage(view, "weights.size"), _shrinkage(view, "embeddings.rms")
     least = min((ratio for ratio in (size, rms) if ratio is not None), default=None)
-    if len(view.readings("weights.size")) < _MIN_READINGS and decay > limit("OPT010", "decay"):
+    # gains begin at 1, and end at 1 / decay at most if they shrink by e or more
+    shrinks_gains = view.facts.decays == "all" and decay >= limit("OPT010", "gains")
+    shrinkage = decay * sum(value for _, value in view.history.rates)
+    is_high = decay > limit("OPT010", "decay") or (
+        shrinks_gains and shrinkage >= limit("OPT010", "way")
+    )
+    if len(view.readings("weights.size")) < _MIN_READINGS and is_high:
         # too few readings to see weights shrink
         is_adam = view.facts.optimiser in ("Adam", "AdamW") or view.facts.betas is not None
         return suspect("OPT010/limit", decay=decay) if is_adam and not view.goes_well else None
@@ -234,6 +265,7 @@ CAUSES: tuple[Cause, ...] = (
     tight_clip,
     still_weights,
     Comparison("GRD001/history", "gradient.missing", (">", 0)),
+    cut_off_blocks,
     mostly_frozen,
     never_cleared,
     lost_memory,

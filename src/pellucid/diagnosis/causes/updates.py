@@ -71,18 +71,21 @@ def written_over(view: HistoryView) -> Candidate | None:
     mark = view.often("overwritten", limit("UPD010", "share"))
     if mark is not None and mark.value > limit("UPD010", "size"):
         return Sighting("UPD010", "overwritten")(view)
-    mark = view.history.marks.get("overwritten")
-    if mark is None:
-        return None
-    far = [s for s, v in zip(mark.steps, mark.values, strict=True) if v > limit("UPD010", "jump")]
+    mark, restored = (view.history.marks.get(name) for name in ("overwritten", "restored"))
+    sizes = {reading.step: reading.value for reading in view.readings("update.written")}
+    sizes |= {} if mark is None else dict(zip(mark.steps, mark.values, strict=True))
+    far = sorted(step for step, size in sizes.items() if size > limit("UPD010", "jump"))
     rises = [rise for step in far if (rise := _rise_at(view, step)) > limit("UPD010", "rise")]
     if len(rises) < limit("UPD010", "times") or len(rises) < len(far) / 2:
         return None
+    if restored is not None and restored.n_seen:
+        return None  # these are earlier weights
+    is_same = any(reading.value == 1 for reading in view.readings("update.written_again"))
     return suspect(
-        "UPD010/anew",
-        (len(rises) + 1) / (len(rises) + 2),
+        "UPD001/again" if is_same else "UPD010/anew",
+        0.97 if is_same else (len(rises) + 1) / (len(rises) + 2),  # bits are no chance
         times=len(far),
-        value=max(mark.values),
+        value=max(sizes.values()),
         rise=statistics.median(rises),
         step=far[0],
     )

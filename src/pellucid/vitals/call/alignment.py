@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, cast
 
 import torch
 from jaxtyping import Int
@@ -28,6 +29,8 @@ _SHARED_IDS = 0.3
 _MANY = 64
 #: With fewer different ids, other targets may have the same counts by chance.
 _FEWEST_IDS = 16
+#: An id that comes so often shows whether it has one name.
+_REPEATED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +115,52 @@ def unrelated(inputs: Int[Tensor, "rows time"], targets: Int[Tensor, "rows time"
         return 0.0
     aligned = alignment(inputs, targets)
     return min(1.0, 1 - (aligned.share - aligned.chance) / max(1e-9, 1 - aligned.chance))
+
+
+def of_whole_batch(
+    ids: Int[Tensor, "rows time"], targets: Int[Tensor, "rows time"]
+) -> dict[str, float]:
+    """The signs of targets that are not the next tokens, of all rows of a batch.
+
+    Args:
+        ids: The ids that the model reads.
+        targets: The target of each place, `IGNORED` if it has none.
+    """
+    return {
+        "targets.scrambled": scrambled(ids, targets),
+        "targets.renamed": renamed(ids, targets),
+    }
+
+
+def renamed(inputs: Int[Tensor, "rows time"], targets: Int[Tensor, "rows time"]) -> float:
+    """The share of targets that the next input names by another id, always the same one.
+
+    Each next input that comes several times counts. 0 if there are few kinds, or if two inputs
+    share a name: a class of tokens, such as a part of speech, is no name.
+
+    Args:
+        inputs: The ids that the model reads.
+        targets: The target of each place, `IGNORED` if it has none.
+    """
+    is_paid = targets[:, :-1] != IGNORED
+    following, paid = inputs[:, 1:][is_paid].long(), targets[:, :-1][is_paid].long()
+    if not len(paid):
+        return 0.0
+    size = int(max(inputs.max(), targets.max())) + 1
+    both = following * size + paid
+    kinds: tuple[Tensor, Tensor] = cast("Any", torch).unique(both, return_counts=True)
+    pairs, counts = kinds
+    by_input = torch.zeros(size, dtype=counts.dtype, device=counts.device)
+    totals = by_input.index_add(0, pairs // size, counts)
+    is_common = totals[pairs // size] >= _REPEATED
+    best = by_input.scatter_reduce(0, pairs // size, counts, "amax")
+    is_best = is_common & (counts == best[pairs // size])
+    ids, names = pairs[is_best] // size, pairs[is_best] % size
+    if len(names) < _FEWEST_IDS or int(torch.bincount(names).max()) > 1:
+        return 0.0
+    if 2 * int((ids != names).sum()) < len(names):
+        return 0.0
+    return int(counts[is_best].sum()) / int(totals[totals >= _REPEATED].sum())
 
 
 def is_unmasked(inputs: Int[Tensor, "rows time"], targets: Int[Tensor, "rows time"]) -> bool:

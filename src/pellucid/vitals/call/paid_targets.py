@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from pellucid.batches import IGNORED
 from pellucid.vitals.call.logit_noise import logit_noise
-from pellucid.vitals.call.place_weights import own_share, power_of_p
+from pellucid.vitals.call.place_weights import easiness, own_share, power_of_p
 
 #: Places per row whose whole gradient is read, and vocabulary entries for a temperature.
 _PLACES, _FEWEST = 512, 8
@@ -55,6 +55,7 @@ class PaidTargets:
             `logit_noise`).
         own_share: The share of the gradients that is of each place's own target (see `own_share`).
         power: The power of p(y) by which places weigh (see `power_of_p`).
+        easiness: How well the paid places know their next token, of all pairs (see `easiness`).
     """
 
     all: Int[Tensor, "batch time"]
@@ -68,6 +69,7 @@ class PaidTargets:
     noise: float | None = None
     own_share: float | None = None
     power: float | None = None
+    easiness: float | None = None
 
     def signs(self) -> dict[str, float]:
         """The numbers that are known, by the ids of their signs."""
@@ -81,6 +83,7 @@ class PaidTargets:
             "logits.noise": self.noise,
             "targets.own": self.own_share,
             "targets.power": self.power,
+            "targets.easiness": self.easiness,
         }
         return {id: value for id, value in numbers.items() if value is not None}
 
@@ -94,6 +97,7 @@ def paid_targets(
     gradient: Float[Tensor, "batch time vocab"],
     logits: Float[Tensor, "rows places vocab"],
     model: nn.Module | None = None,
+    ids: Int[Tensor, "batch time"] | None = None,
 ) -> PaidTargets:
     """The targets that a gradient of the logits shows.
 
@@ -101,6 +105,7 @@ def paid_targets(
         gradient: (batch, time, vocab) of the loss by the logits.
         logits: The `first_places` of the logits.
         model: Says whether these are logits of tokens.
+        ids: The ids that the model read; None if it did not read ids place by place.
     """
     rows, places = logits.shape[:2]
     lowest, targets = gradient.min(-1)
@@ -129,6 +134,7 @@ def paid_targets(
         noise=logit_noise(part, logits, is_plain) if of_tokens else None,
         own_share=own_share(part, logits) if of_tokens else None,
         power=power_of_p(part, logits, is_plain) if of_tokens and not is_rounded else None,
+        easiness=easiness(part, logits, ids) if of_tokens and ids is not None else None,
     )
 
 

@@ -7,7 +7,8 @@ the loss is a probability, not its logarithm.
 
 from __future__ import annotations
 
-from jaxtyping import Bool, Float
+import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 #: So few places (of a row, or of all) say nothing, and so many are enough.
@@ -16,6 +17,8 @@ _MIN_PLACES, _MAX_PLACES = 8, 64
 _TINY = 1e-30
 #: The logarithms of p differ by so much, and a line explains so much of the weights' logarithms.
 _SPREAD, _LINE = 0.05, 0.98
+#: Weights that differ by less than so much of what p does are all the same.
+_LEVEL = 0.02
 #: Of one side of a gradient, at least so much is the target's: all but rounding.
 _NAMED = 0.99
 #: The weight of a target that is as good as certain does not show in its gradient.
@@ -81,7 +84,8 @@ def power_of_p(
 ) -> float | None:
     """The power of p(y) by which a loss weighs its places: 0 for -log p, 1 for -p.
 
-    w = -g_y / (1 - p_y) is c p_y^power. None if the weights follow no power of it.
+    w = -g_y / (1 - p_y) is c p_y^power. None if the weights follow no power of it; 0 if they are
+    equal, whatever the loss is divided by.
 
     Args:
         gradient: Of the loss by the logits.
@@ -101,9 +105,47 @@ def power_of_p(
     spread = from_p.square().sum()
     if float(spread) < _SPREAD**2 * len(log_p):
         return None
+    if float(from_w.square().sum()) < _LEVEL**2 * float(spread):
+        return 0.0
     slope = (from_w * from_p).sum() / spread
     unexplained = float((from_w - slope * from_p).square().sum())
     return float(slope) if unexplained <= (1 - _LINE) * float(from_w.square().sum()) else None
+
+
+def easiness(
+    gradient: Float[Tensor, "rows places vocab"],
+    logits: Float[Tensor, "rows places vocab"],
+    ids: Int[Tensor, "rows time"],
+) -> float | None:
+    """How often a place that is paid for knows its next token better than one that is not.
+
+    A half by chance, and 1 if a loss picks its places by how well they know it. None if few are
+    paid for, or few are not; a method may leave out its worst places, which are less than half.
+
+    Args:
+        gradient: Of the loss by the logits.
+        logits: The logits.
+        ids: The ids that the logits belong to.
+    """
+    places = min(ids.shape[1], gradient.shape[1] + 1)
+    next_ids = ids[: len(gradient), 1:places, None].long()
+    g, z = (x[:, : places - 1].float() for x in (gradient, logits))
+    is_paid = (g != 0).any(-1)
+    n_paid, unpaid_ids = int(is_paid.sum()), next_ids[~is_paid]
+    # padding is no text: what is not paid for has to differ
+    if (
+        n_paid < _MIN_PLACES
+        or 2 * n_paid > is_paid.numel()
+        or bool((next_ids >= z.shape[-1]).any())
+    ):
+        return None
+    if int((torch.bincount(unpaid_ids[:, 0]) > 0).sum()) < _MIN_PLACES:
+        return None
+    log_p = z.log_softmax(-1).gather(-1, next_ids)[..., 0]
+    is_next = g.argmin(-1)[is_paid] == next_ids[is_paid][:, 0]
+    if float(is_next.float().mean()) < _NAMED:
+        return None
+    return float((log_p[is_paid][:, None] > log_p[~is_paid]).float().mean())
 
 
 def _from_row(x: Tensor, is_paid: Tensor) -> Tensor:

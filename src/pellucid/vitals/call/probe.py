@@ -22,7 +22,7 @@ from pellucid.vitals.call.alignment import (
     foreign,
     is_masked,
     is_unmasked,
-    scrambled,
+    of_whole_batch,
     unrelated,
 )
 from pellucid.vitals.call.arguments import Arguments
@@ -203,7 +203,7 @@ class CallProbe:
         paid, ids = self._call.paid, self._call.ids
         signs = {"targets.strange": 1 - aligned.share} if aligned.is_partial else {}
         if paid and ids is not None:
-            signs["targets.scrambled"] = scrambled(ids, paid.all)
+            signs |= of_whole_batch(ids, paid.all)
         if paid is not None and paid.unbalanced is not None:  # inputs and outputs are of one kind
             signs["targets.unrelated"] = unrelated(tokens, targets)
         return signs

@@ -9,11 +9,14 @@ from jaxtyping import Int
 from torch import Tensor
 
 from pellucid.vitals.call.arguments import Arguments
+from pellucid.vitals.call.token_order import entropy, interleaving, share_of_text
 
 #: Fewer rows, and shorter ones, say nothing.
 _FEWEST_ROWS, _SHORTEST = 4, 4
 #: Of fewer kinds of tokens, the highest may well be the most frequent.
 _KINDS = 8
+#: The highest id is a third of all tokens, or so many times as frequent as the next one.
+_THIRD, _RATIO = 0.3, 4
 #: Rows are cut short if the model has room for so many times their length.
 _ROOM = 4
 
@@ -35,12 +38,27 @@ def measure(
     if targets is None:
         return signs
     signs["batch.copies"] = copies(ids)
+    signs |= {"batch.interleaved": interleaving(ids), "batch.entropy": entropy(ids)}
+    share = _paid_share(arguments, ids, targets)
+    if share is not None:
+        signs["targets.paid"] = share
     if len(ids) >= _FEWEST_ROWS and ids.shape[1] > _SHORTEST:
         signs["batch.doubled_start"] = doubled_start(ids)
     values = (*arguments.call.args, *arguments.call.kwargs.values())
     if not any(isinstance(value, Tensor) and value.is_floating_point() for value in values):
         signs["batch.length"] = float(ids.shape[1])  # no state of an earlier call comes with it
     return signs
+
+
+def _paid_share(arguments: Arguments, ids: Tensor, targets: Tensor) -> float | None:
+    """The share of a text's tokens that are paid for; None if they are no running text."""
+    mask = arguments.tensor(arguments.mask)
+    if arguments.source is not None:
+        return None
+    if mask is None or bool((mask == 1).all()):
+        return share_of_text(ids, targets, torch.ones_like(ids, dtype=torch.bool))
+    n_rows = len(mask)
+    return share_of_text(ids[:n_rows], targets[:n_rows], mask == 1)
 
 
 def hidden_tokens(arguments: Arguments) -> float | None:
@@ -137,6 +155,9 @@ def at_highest(
     n_pieces = int((is_highest[1:] & ~is_highest[:-1]).sum())
     if n_pieces < share * (1 - share) * len(tokens) / 2:
         return 0.0
+    runner_up = torch.bincount(tokens[~is_highest].flatten()).max() / len(tokens)
+    if share < _THIRD and share < _RATIO * float(runner_up):
+        return 0.0  # a space, or an end of short texts, is not much more frequent than a letter
     paid = None if targets is None else targets[targets >= 0]
     if paid is not None and len(paid):
         share = min(share, float((paid == kinds[-1]).double().mean()))

@@ -14,6 +14,9 @@ from torch import Tensor
 ROWS = 8
 #: Masks lie in so many pieces of a row, on average, and answers in one.
 _RUNS = 2
+#: Ids are counted modulo a number. Halves of a batch have so many tokens and so much in common, or
+#: say nothing.
+_KINDS, _FEWEST_TOKENS, _LIKENESS = 256, 64, 0.5
 #: A checksum has so many bits, which a float32 holds exactly.
 _BITS = 24
 #: The ids (rows, time) of a batch's first rows; True where they are tokens, None if all are.
@@ -79,6 +82,38 @@ def overlaps(batches: Sequence[Tensor | None]) -> Float[Tensor, " batches"]:
     return torch.stack([share.to(device) for share in shares])
 
 
+def kinship(batches: Sequence[Rows | None]) -> Float[Tensor, " batches"]:
+    """How like a batch is to the batch that is most like it, over how like its own halves are.
+
+    Likeness is the correlation of how often each id comes, 0 at least. -1 if it is unknown: of one
+    batch, of short ones, and of halves that have little in common.
+
+    Args:
+        batches: At least one batch, each as `first_rows` gives it.
+    """
+    ids, real = _stacked(batches)
+    n = len(ids)
+    counts = torch.zeros((n, ROWS, _KINDS), device=ids.device)
+    counts.scatter_add_(2, ids % _KINDS, real.float())
+    halves = torch.stack([counts[:, ::2].sum(1), counts[:, 1::2].sum(1)], 1)
+    is_long = (halves.sum(2) >= _FEWEST_TOKENS).all(1)
+    # ids that no batch uses say nothing
+    is_used = counts.sum((0, 1)) > 0
+    units, profile = _directions(halves, is_used), _directions(halves.sum(1), is_used)
+    own_likeness = (units[:, 0] * units[:, 1]).sum(1)
+    is_other = is_long & ~torch.eye(n, dtype=torch.bool, device=ids.device)
+    likeness = (profile @ profile.T).masked_fill(~is_other, -1.0).amax(1)
+    is_known = is_long & is_other.any(1) & (own_likeness >= _LIKENESS)
+    return torch.where(is_known, likeness.clamp_min(0.0) / own_likeness.clamp_min(_LIKENESS), -1.0)
+
+
+def _directions(counts: Tensor, is_used: Tensor) -> Tensor:
+    """Counts without their mean over the ids that are used, of length 1."""
+    n_used = is_used.sum().clamp_min(1)
+    centred = (counts - counts.sum(-1, keepdim=True) / n_used) * is_used
+    return torch.nn.functional.normalize(centred, dim=-1)
+
+
 def row_checksums(batches: Sequence[Rows | None]) -> Float[Tensor, "batches 1+rows"]:
     """The mean length of each batch's first rows, and a number of each.
 
@@ -87,6 +122,19 @@ def row_checksums(batches: Sequence[Rows | None]) -> Float[Tensor, "batches 1+ro
     Args:
         batches: At least one batch, each as `first_rows` gives it.
     """
+    ids, real = _stacked(batches)
+    n_each = [ROWS if batch is None else len(batch[0]) for batch in batches]
+    n_rows = torch.tensor(n_each).to(ids.device, non_blocking=True)
+    # padding at the start moves nothing: places are counted from the first token
+    places = real.cumsum(2)
+    mixed = (ids + 1) * (places * 0x9E3779B97F4A7C1 * 2 + 1)
+    mixed = ((mixed ^ (mixed >> 29)) * real).sum(2)
+    checksums = ((mixed ^ (mixed >> 31)) & ((1 << _BITS) - 1)).float()
+    return torch.cat([(real.sum((1, 2)) / n_rows)[:, None], checksums], 1)
+
+
+def _stacked(batches: Sequence[Rows | None]) -> tuple[Tensor, Tensor]:
+    """The ids of all batches (batches, ROWS, width), and 1 where they are tokens."""
     width = max(0 if batch is None else batch[0].shape[1] for batch in batches)
     device = next((batch[0].device for batch in batches if batch is not None), None)
     empty = torch.zeros((ROWS, width), dtype=torch.long, device=device)
@@ -95,13 +143,7 @@ def row_checksums(batches: Sequence[Rows | None]) -> Float[Tensor, "batches 1+ro
     real = torch.stack(
         [_padded(torch.ones_like(x) if mask is None else mask.long(), width) for x, mask in pairs]
     )
-    n_rows = torch.tensor([len(rows) for rows, _ in pairs]).to(ids.device, non_blocking=True)
-    # padding at the start moves nothing: places are counted from the first token
-    places = real.cumsum(2)
-    mixed = (ids + 1) * (places * 0x9E3779B97F4A7C1 * 2 + 1)
-    mixed = ((mixed ^ (mixed >> 29)) * real).sum(2)
-    checksums = ((mixed ^ (mixed >> 31)) & ((1 << _BITS) - 1)).float()
-    return torch.cat([(real.sum((1, 2)) / n_rows)[:, None], checksums], 1)
+    return ids, real
 
 
 def _padded(rows: Tensor, width: int) -> Tensor:

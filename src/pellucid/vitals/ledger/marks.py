@@ -49,6 +49,7 @@ MarkName = Literal[
     "weight_bound",
     "gradient_bound",
     "noise",
+    "unlike",
     "stride",
     "unshared",
     "apart",
@@ -67,6 +68,8 @@ _LONG = 16
 COPIES = 0.5
 #: Masks are those of the batch before from this overlap on: of half of all tokens it is a third.
 SAME_MASKS = 0.5
+#: A batch is like no other if none is half as much like it as its own halves are.
+KIN = 0.5
 #: A gradient that is left counts from this share of the new one on, as `gradient.left`.
 LEFT = 1e-3
 #: A step goes along the gradient from this cosine on: twice what 384 random numbers have by chance.
@@ -226,6 +229,8 @@ class Marks:
             self._mark("discarded", row, numbers["fresh"] - 1, shows=numbers["fresh"] > 1)
         if numbers["overlap"] >= 0:
             self._mark("same_masks", row, numbers["overlap"], shows=numbers["overlap"] > SAME_MASKS)
+        if numbers["kinship"] >= 0:
+            self._mark("unlike", row, numbers["kinship"], shows=numbers["kinship"] < KIN)
         self._mark_rows(row, numbers, last)
         self._last = (row, numbers)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from pellucid.vitals.ledger.batch_rows import ROWS, Rows, overlaps, row_checksums
+from pellucid.vitals.ledger.batch_rows import ROWS, Rows, kinship, overlaps, row_checksums
 from pellucid.vitals.ledger.bounds import noise_ratio, share_at_bound
 
 #: The columns of `Page.statistics`.
@@ -42,6 +42,7 @@ COLUMNS = (
     "weight_bound",
     "gradient_bound",
     "noise",
+    "kinship",
     "tokens",
     *(f"text{i}" for i in range(ROWS)),
 )
@@ -139,6 +140,7 @@ class Page:
             share_at_bound(before, matrices),
             share_at_bound(gradient, matrices),
             noise_ratio(used, total),
+            kinship(self.texts[:n]).to(before),
             *row_checksums(self.texts[:n]).to(before).unbind(1),
         )
         return torch.stack([*numbers], 1)

@@ -227,7 +227,10 @@ class FirstBatch:
         first = first_places(logits.detach(), self._rows).clone()  # a loop may write to its logits
 
         def take(gradient: Tensor) -> None:
-            self.paid = paid_targets(gradient.detach(), first, self._model)
+            ids = self.first_ids
+            is_placed = ids is not None and ids.shape == gradient.shape[:2]
+            read_ids = ids if is_placed else None
+            self.paid = paid_targets(gradient.detach(), first, self._model, read_ids)
 
         hooks.register(cast("Any", logits).register_hook, "the first targets", take)
 

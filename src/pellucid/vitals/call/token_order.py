@@ -1,0 +1,128 @@
+"""Whether rows hold running text, and whether the places that are paid for are like all others.
+
+In a text, neighbours depend on one another more than tokens further apart: equal pairs of tokens
+come again more often than the frequencies of single tokens explain. Rows that were reshaped or
+interleaved have these pairs at another distance.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from pellucid.batches import IGNORED
+
+#: The distances at which pairs are counted, and the most tokens.
+_DISTANCES, _TOKENS = (*range(1, 9), 12, 16, 24, 32, 48, 64), 4096
+#: Fewer tokens, and fewer pairs that are equal by chance, say nothing.
+_FEWEST_TOKENS, _FEWEST_PAIRS = 256, 4
+#: A ratio counts if it is so many standard deviations of a Poisson number above 1.
+_DEVIATIONS = 6
+#: From this ratio on, neighbours belong together.
+_TIED = 1.5
+#: Less than this above 1, a ratio is as good as none.
+_LEAST = 0.25
+#: Fewer paid places say nothing; and of such a task the places, or the targets, have few kinds.
+_FEWEST_PAID, _FEWEST_KINDS = 8, 4
+
+
+def pair_ratio(ids: Int[Tensor, "rows time"], distance: int) -> float | None:
+    """How often two pairs of tokens at a distance are equal, over how often by chance.
+
+    1 if the difference may be chance; None if there are too few pairs.
+
+    Args:
+        ids: Rows of text.
+        distance: From the first token of a pair to the second.
+    """
+    if ids.shape[1] <= distance:
+        return None
+    first, second = (x.flatten().long() for x in (ids[:, :-distance], ids[:, distance:]))
+    n = len(first)
+    if n < _FEWEST_TOKENS:
+        return None
+    size = int(ids.max()) + 1
+    by_chance = n * (n - 1) / 2 * _agreement(first) * _agreement(second)
+    if by_chance < _FEWEST_PAIRS:
+        return None
+    counts = _counts(first * size + second)
+    n_equal = float((counts * (counts - 1)).sum() / 2)
+    is_clear = abs(n_equal - by_chance) > _DEVIATIONS * by_chance**0.5
+    return n_equal / by_chance if is_clear else 1.0
+
+
+def interleaving(ids: Int[Tensor, "rows time"]) -> float:
+    """What tokens at another distance tell of each other, over what neighbours do; 0 if unknown.
+
+    Both are the ratio of `pair_ratio` above 1. Neighbours of a text tell most.
+
+    Args:
+        ids: Rows of text.
+    """
+    rows = _sample_rows(ids)
+    nearest = pair_ratio(rows, 1)
+    others = [pair_ratio(rows, d) for d in {*_DISTANCES[1:], len(ids)} - {1}]
+    farther = [ratio for ratio in others if ratio is not None]
+    if nearest is None or max(farther, default=0.0) < _TIED:
+        return 0.0
+    return (max(farther) - 1) / max(nearest - 1, _LEAST)
+
+
+def entropy(ids: Int[Tensor, "rows time"]) -> float:
+    """The entropy of single tokens, in nats: the loss of a model that knows their frequencies.
+
+    Args:
+        ids: Rows of text.
+    """
+    counts = _counts(ids)
+    p = counts / counts.sum()
+    return float(-(p * p.log()).sum())
+
+
+def share_of_text(
+    ids: Int[Tensor, "rows time"],
+    targets: Int[Tensor, "rows time"],
+    is_real: Bool[Tensor, "rows time"],
+) -> float | None:
+    """The share of a text's places that are paid for, if they have nothing in common; else None.
+
+    Of a task with an answer, the places before it hold the same few tokens, or the answers are few,
+    or what comes before is no running text.
+
+    Args:
+        ids: The rows that the model reads.
+        targets: The target of each place, `IGNORED` where nothing is paid for.
+        is_real: Whether each place holds a token.
+    """
+    if ids.shape != targets.shape or ids.shape != is_real.shape:
+        return None
+    is_paid = (targets != IGNORED) & is_real
+    if int(is_paid.sum()) < _FEWEST_PAID:
+        return None
+    kinds = [len(_counts(x[is_paid])) for x in (ids, targets)]
+    whole_rows = ids[is_real.all(1)]
+    ratio = pair_ratio(_sample_rows(whole_rows), 1) if len(whole_rows) else None
+    if min(kinds) < _FEWEST_KINDS or ratio is None or ratio < _TIED:
+        return None
+    return int(is_paid.sum()) / int(is_real.sum())
+
+
+def _sample_rows(ids: Tensor) -> Tensor:
+    """The first rows, of so many tokens together."""
+    return ids[: max(1, _TOKENS // max(1, ids.shape[1]))]
+
+
+def _counts(values: Tensor) -> Tensor:
+    """How often each value comes."""
+    counts: Tensor = cast("Any", torch).unique(values, return_counts=True)[1]
+    return counts.double()
+
+
+def _agreement(tokens: Tensor) -> float:
+    """How likely two of the tokens are equal."""
+    n = len(tokens)
+    counts = _counts(tokens)
+    return float((counts * (counts - 1)).sum()) / (n * (n - 1))
