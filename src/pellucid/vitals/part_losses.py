@@ -18,6 +18,8 @@ Readings = list[tuple[Column, list[float]]]
 #: Before the names of numbers that the loop passes by name.
 _LOGGED = "logged: "
 LOSS = "loss"
+#: The name of the spread of rewards, as TRL has it.
+_SPREAD = "reward_std"
 
 
 class Losses:
@@ -36,13 +38,21 @@ class Losses:
         number = _to_host(loss)
         self._losses.append(as_mean(number) if isinstance(number, Tensor) else float(number))
 
-    def log(self, numbers: Mapping[str, Tensor | float], metrics: AsyncMetrics) -> None:
+    def log(
+        self,
+        numbers: Mapping[str, Tensor | float],
+        metrics: AsyncMetrics,
+        rewards: Tensor | None = None,
+    ) -> None:
         """Record numbers that the loop passes by name.
 
         Args:
             numbers: The numbers; of a tensor, the mean counts.
             metrics: Takes them.
+            rewards: Those of several answers among them, whose spread counts too.
         """
+        if rewards is not None and _SPREAD not in numbers:
+            metrics.record(_LOGGED + _SPREAD, lambda: rewards.float().std())
         for name, value in numbers.items():
             metrics.record(_LOGGED + name, partial(as_mean, value))
 

@@ -61,7 +61,7 @@ def history_of_watch(
     signs = {
         id: tuple(Reading(*point) for point in series.points) for id, series in record.signs.items()
     }
-    groups = [group for optimiser in optimisers for group in optimiser.param_groups]
+    groups = _groups(optimisers)
     with silently():
         facts = watch.guard("facts of the training", _facts, watched, optimisers, rates)
         intended = declared or Expectations()
@@ -121,12 +121,16 @@ def of_gradient(facts: Facts, signs: Mapping[str, tuple[Reading, ...]], losses: 
     return replace(facts, objective=objective, pretrained=True)
 
 
+def _groups(optimisers: Sequence[Any]) -> list[dict[str, Any]]:
+    return [group for optimiser in optimisers for group in optimiser.param_groups]
+
+
 def _points(points: Iterable[Point]) -> Points:
     return tuple((point.step, point.value) for point in points)
 
 
 def _facts(watched: WatchState, optimisers: Sequence[Any], rates: Points) -> Facts:
-    groups = [group for optimiser in optimisers for group in optimiser.param_groups]
+    groups = _groups(optimisers)
     model, judge = watched.anatomy.model, watched.judge
     unknown = Frame(None, None)
     frame = unknown if watched.probe is None else frame_of(watched.anatomy, watched.probe.call)
@@ -157,6 +161,7 @@ def _facts(watched: WatchState, optimisers: Sequence[Any], rates: Points) -> Fac
         norm_eps=max((norm.facts.eps for norm in watched.anatomy.norms.values()), default=None),
         frozen=frozen_share(model),
         frozen_body=is_body_frozen(model),
+        has_prompts=None if watched.prompt_answers is None else watched.prompt_answers.has_prompts,
         slow=max((slow_share(optimiser) for optimiser in optimisers), default=None),
     )
 
@@ -253,9 +258,22 @@ def _examine_loop(
     ):
         step = watch.updates
         findings.append(describe("OPT017/silent", calls=calls, most=most_calls, step=step))
+    findings += _compare_prompts(watched)
     if declared.tied is not False and _is_untied(model):
         findings.append(describe("TIE001", n=2, equal=""))
     return findings
+
+
+def _compare_prompts(watched: WatchState) -> list[Finding]:
+    """Answers that say nothing of their own prompts, and much of those of other rows."""
+    answers = watched.prompt_answers
+    matches = None if answers is None else answers.measure()
+    if matches is None or matches.own >= limit("LOS003", "own"):
+        return []
+    share = matches.others / matches.n
+    if share < limit("LOS003", "others"):
+        return []
+    return [describe("LOS003/prompts", share=share, n=matches.n, own=matches.own)]
 
 
 def _is_untied(model: Any) -> bool:
