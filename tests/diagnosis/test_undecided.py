@@ -46,6 +46,12 @@ def of_pairs(stranger: float, gap: float) -> History:
     )
 
 
+def own_ratio() -> History:
+    signs = {"paired": 1.0, "uneven": 0.9, "weight": 0.02, "explained": 1.0}
+    named = {f"answers.{name}": value for name, value in signs.items()}
+    return run(named, objective="preferences", losses=(0.47, 1.1, *[0.5] * 38))
+
+
 def of_answers(prompts: float, answers: float) -> History:
     signs = {"targets.prompt_nats": prompts, "targets.answer_nats": answers}
     return run(signs, losses=(answers, *[2.0] * 39), vocab_size=512)
@@ -59,6 +65,7 @@ UNDECIDED: dict[str, tuple[str, History]] = {
     "it climbs, and passes no rewards": ("maximize", of_rewards(maximizes=True)),
     "small steps without rewards": ("compare with ten times", of_rewards(stride=1e-6)),
     "chosen answers are strange": ("Read ten pairs", of_pairs(0.875, 0.4)),
+    "pairs weigh by the model's own log ratio": ("SimPO", own_ratio()),
     "answers of another form": ("template", of_answers(3.5, 5.5)),
 }
 SILENT: dict[str, History] = {
@@ -97,3 +104,12 @@ def test_nothing_is_left_open_where_a_cause_is_named() -> None:
     findings = diagnose(turned)
     assert [f.code for f in findings if f.severity != "note"] == ["LOS009"]
     assert undecided(findings) == []
+
+
+def test_loud_start_on_answers_names_no_weights() -> None:
+    history = run(losses=(8.1, *[4.0] * 39), vocab_size=512)
+    loud = replace(history, facts=replace(history.facts, pretrained=None))
+    assert {f.code for f in diagnose(loud)} >= {"INI001"}
+    answers = replace(loud, facts=replace(loud.facts, has_prompts=True))
+    codes = [f.code for f in diagnose(answers) if f.severity != "note"]
+    assert codes == ["UNK001"]

@@ -49,7 +49,7 @@ class Losses:
         Args:
             numbers: The numbers; of a tensor, the mean counts.
             metrics: Takes them.
-            rewards: Those of several answers among them, whose spread counts too.
+            rewards: The rewards of several answers, whose spread counts too.
         """
         if rewards is not None and _SPREAD not in numbers:
             metrics.record(_LOGGED + _SPREAD, lambda: rewards.float().std())

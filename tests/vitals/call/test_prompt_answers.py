@@ -24,22 +24,22 @@ def rows(n: int, *, shift: int, answers: str = "repeat") -> list[Row]:
 def test_answers_of_their_own_prompts_match_them() -> None:
     matches = match(rows(80, shift=0))
     assert matches is not None
-    assert matches.own > 10
-    assert matches.others == 0
+    assert matches.own_match > 10
+    assert matches.n_others == 0
 
 
 @pytest.mark.parametrize("shift", [1, 40])
 def test_answers_of_other_prompts_match_those(shift: int) -> None:
     matches = match(rows(80, shift=shift))
     assert matches is not None
-    assert matches.own < 3
-    assert matches.others > 70
+    assert matches.own_match < 3
+    assert matches.n_others > 70
 
 
 def test_answers_in_words_of_their_own_match_none() -> None:
     matches = match(rows(80, shift=0, answers="foreign"))
     assert matches is not None
-    assert matches.others == 0
+    assert matches.n_others == 0
 
 
 def test_a_dialogue_whose_next_prompt_holds_the_answer_matches_its_own() -> None:
@@ -47,7 +47,7 @@ def test_a_dialogue_whose_next_prompt_holds_the_answer_matches_its_own() -> None
     dialogue = [(turns[i] + turns[i + 1], turns[i + 1][:2] + turns[i + 2]) for i in range(118)]
     matches = match(dialogue)
     assert matches is not None
-    assert matches.own > 5
+    assert matches.own_match > 5
 
 
 def test_few_rows_and_equal_prompts_say_nothing() -> None:
@@ -63,7 +63,7 @@ def test_rows_are_split_where_labels_begin() -> None:
     assert answers.is_full
     matches = answers.measure()
     assert matches is not None
-    assert matches.n == 64
+    assert matches.n_answers == 64
 
 
 def test_labels_that_are_other_ids_or_classes_are_left_out() -> None:

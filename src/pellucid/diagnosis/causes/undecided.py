@@ -55,7 +55,7 @@ def only_penalties(view: HistoryView) -> Candidate | None:
 
 
 def strange_choices(view: HistoryView) -> Candidate | None:
-    """Pairs of which the loss raises the answer that the model finds less likely."""
+    """Pairs whose raised answer is the one that the model finds less likely."""
     share, gap, n = (view.first(f"answers.{name}") for name in ("stranger", "gap", "pairs"))
     if share is None or gap is None or n is None or not view.facts.on_preferences:
         return None

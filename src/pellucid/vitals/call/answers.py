@@ -31,7 +31,7 @@ from pellucid.vitals.taps.recorded_call import is_plain
 #: Most calls of an update, rows of a call from its start and from its middle, and places of a row.
 _CALLS, _ROWS, _PLACES = 8, 8, 32
 #: So many logits of a call may be kept: 32 MiB of float32.
-_KEPT = 2**23
+_MAX_LOGITS = 2**23
 #: The logarithm of a probability of 0 counts as this number, times 0.
 _LEAST = -1e4
 #: Equal weights differ by no more than rounding, in half precision.
@@ -277,5 +277,5 @@ def _chosen_rows(logits: Tensor) -> Int[Tensor, " rows"]:
 def _chosen_places(logits: Tensor, n_rows: int) -> Int[Tensor, " places"]:
     """All places, if they are not too many to keep; else some, from the first one to the last."""
     time = logits.shape[1]
-    n = time if n_rows * time * logits.shape[2] <= _KEPT else min(time, _PLACES)
+    n = time if n_rows * time * logits.shape[2] <= _MAX_LOGITS else min(time, _PLACES)
     return torch.linspace(0, time - 1, n, device=logits.device).round().long()

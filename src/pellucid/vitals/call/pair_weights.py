@@ -38,38 +38,31 @@ class PaidAnswer(NamedTuple):
 
 
 def explain_weights(pairs: Sequence[tuple[PaidAnswer, PaidAnswer]]) -> dict[str, float]:
-    """How well the model's own log P explains the weights of pairs, and how they relate to it.
+    """How well the model's own log P explains the weights of pairs.
 
-    `answers.explained` is 1 if all pairs weigh the same, or their answers' tokens do in all, or if
-    the pairs are in the order of the model's log ratio, which a loss without a reference weighs, or
-    of their probability, as some losses weigh pairs: the highest of these rank correlations.
-    `answers.related` is the highest rank correlation of the weights with log ratios, or with the
-    difference in length, whatever its sign: a reference that is another model gives margins of it.
+    `answers.explained` is 1 if all pairs weigh the same, by their answers or by all their tokens.
+    Else it is the highest rank correlation with what some losses weigh pairs by: the model's log
+    ratio, without a reference, or the probability of both answers.
 
     Args:
         pairs: Raised answers, each with its lowered one.
     """
-    known = [pair for pair in pairs if all(math.isfinite(paid.log_p) for paid in pair)]
-    if len(known) < _FEWEST:
+    readable_pairs = [pair for pair in pairs if all(math.isfinite(paid.log_p) for paid in pair)]
+    if len(readable_pairs) < _FEWEST:
         return {}
-    weights = [fmean((a.weight, b.weight)) for a, b in known]
-    totals = [fmean((a.weight * a.n_tokens, b.weight * b.n_tokens)) for a, b in known]
+    weights = [fmean((a.weight, b.weight)) for a, b in readable_pairs]
+    totals = [fmean((a.weight * a.n_tokens, b.weight * b.n_tokens)) for a, b in readable_pairs]
     if min(map(_unevenness, (weights, totals))) <= _EQUAL:
-        return {"answers.explained": 1.0, "answers.related": 0.0}
-    sums = [a.log_p - b.log_p for a, b in known]
-    means = [a.mean - b.mean for a, b in known]
-    lengths = [a.n_tokens - b.n_tokens for a, b in known]
+        return {"answers.explained": 1.0}
+    sums = [a.log_p - b.log_p for a, b in readable_pairs]
+    token_ratios = [a.mean - b.mean for a, b in readable_pairs]
     explained = (
         -rank_correlation(weights, sums),
-        -rank_correlation(totals, means),
-        rank_correlation(weights, [a.log_p + b.log_p for a, b in known]),
-        rank_correlation(weights, [a.mean + b.mean for a, b in known]),
+        -rank_correlation(totals, token_ratios),
+        rank_correlation(weights, [a.log_p + b.log_p for a, b in readable_pairs]),
+        rank_correlation(weights, [a.mean + b.mean for a, b in readable_pairs]),
     )
-    related = (rank_correlation(weights, values) for values in (sums, means, lengths))
-    return {
-        "answers.explained": max(0.0, *explained),
-        "answers.related": max(map(abs, related)),
-    }
+    return {"answers.explained": max(0.0, *explained)}
 
 
 def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float:

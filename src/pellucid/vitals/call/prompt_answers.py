@@ -1,7 +1,7 @@
 """Whether answers belong to the prompts before them, from what both say.
 
-Answers often repeat rare pieces of their own prompt. If they repeat none of it, and those of other
-rows' prompts instead, somebody shuffled, sorted or shifted one of both columns.
+Answers often repeat rare pieces of their own prompt. If they repeat none of it, and
+many pieces of other prompts, one of both columns was shuffled, sorted or shifted.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class Matches(NamedTuple):
     """How answers match prompts.
 
     Attributes:
-        n: The answers that were compared.
-        others: The answers that clearly match another row's prompt.
-        own: How much better they match their own prompt than others, in standard errors.
+        n_answers: The answers that were compared.
+        n_others: The answers that clearly match another row's prompt.
+        own_match: How much better they match their own prompt than others, in standard errors.
     """
 
-    n: int
-    others: int
-    own: float
+    n_answers: int
+    n_others: int
+    own_match: float
 
 
 class PromptAnswers:
@@ -104,21 +104,21 @@ def match(rows: Sequence[tuple[tuple[int, ...], tuple[int, ...]]]) -> Matches | 
     for place, prompt in enumerate(prompts):
         for piece in set(_pieces(prompt)):
             index.setdefault(piece, []).append(place)
-    most, total = max(2.0, _COMMON * len(prompts)), math.log(len(prompts))
+    max_holders, total = max(2.0, _COMMON * len(prompts)), math.log(len(prompts))
     places = {prompt: place for place, prompt in enumerate(prompts)}
     n_others, gains = 0, list[float]()
     for prompt, answer in pairs:
         scores, counts = Counter[int](), Counter[int]()
         for piece in set(_pieces(answer)):
             holders = index.get(piece, [])
-            if len(holders) <= most:
+            if len(holders) <= max_holders:
                 for holder in holders:
                     scores[holder] += total - math.log(len(holders))  # type: ignore[assignment]
                     counts[holder] += 1
-        own = scores.pop(places[prompt], 0.0)
-        gains.append(own - sum(scores.values()) / (len(prompts) - 1))
+        own_score = scores.pop(places[prompt], 0.0)
+        gains.append(own_score - sum(scores.values()) / (len(prompts) - 1))
         (best, score), (_, second) = (*scores.most_common(2), (0, 0.0), (0, 0.0))[:2]
-        is_clear = counts[best] >= _PIECES and score >= _CLEAR * max(second, own)
+        is_clear = counts[best] >= _PIECES and score >= _CLEAR * max(second, own_score)
         n_others += is_clear
     error = pstdev(gains) / math.sqrt(len(gains))
     return Matches(len(pairs), n_others, fmean(gains) / error if error else 0.0)

@@ -39,12 +39,14 @@ def agreement(
         rewards: The reward of each.
         prompts: A number for the prompt of each: answers to other prompts have other baselines.
     """
-    known = [row for row in zip(weights, rewards, prompts, strict=True) if abs(row[0]) < torch.inf]
-    size = max((abs(weight) for weight, _, _ in known), default=0.0)
-    span = max((abs(reward) for _, reward, _ in known), default=0.0)
+    weighed_rows = [
+        row for row in zip(weights, rewards, prompts, strict=True) if abs(row[0]) < torch.inf
+    ]
+    size = max((abs(weight) for weight, _, _ in weighed_rows), default=0.0)
+    span = max((abs(reward) for _, reward, _ in weighed_rows), default=0.0)
     n_agreeing = n = 0
-    for i, (weight, reward, prompt) in enumerate(known):
-        for other_weight, other_reward, other_prompt in known[:i]:
+    for i, (weight, reward, prompt) in enumerate(weighed_rows):
+        for other_weight, other_reward, other_prompt in weighed_rows[:i]:
             gap, rise = weight - other_weight, reward - other_reward
             if prompt == other_prompt and abs(gap) > _EQUAL * size and abs(rise) > _EQUAL * span:
                 n += 1
@@ -75,8 +77,8 @@ def compare_rewards(
         rows: list[int] = to_list(reading.rows)
         places += [sum(n_rows[:call]) + row for row in rows]
         weights += to_list(reading.weights)
-        known = prompts if call == 0 else None
-        first_rows = None if known is None else (known[:, None] == known).all(2).long().argmax(1)
+        starts = prompts if call == 0 else None
+        first_rows = None if starts is None else (starts[:, None] == starts).all(2).long().argmax(1)
         groups += [-1 if first_rows is None else int(first_rows[row]) for row in rows]
     values: list[float] = to_list(rewards)
     share = agreement(weights, [values[place] for place in places], groups)
