@@ -140,12 +140,12 @@ class Answers:
         """Some trainers let the model itself give log P of each token, and entropies with them."""
         weights = -gradient.detach()
         weights = weights.masked_fill(weights == 0, torch.nan)
+        is_paid = ~weights.isnan()
+        log_p, n_tokens = (terms[0] * is_paid).sum(-1), is_paid.sum(-1)
         nowhere = torch.full_like(weights, torch.nan)
         surplus = torch.where(weights.isnan(), nowhere, sum(terms, torch.zeros_like(weights)))
         surplus = surplus if len(terms) > 1 else nowhere
         rows = torch.arange(len(weights), device=weights.device)
-        is_paid = ~weights.isnan()
-        log_p, n_tokens = (terms[0] * is_paid).sum(-1), is_paid.sum(-1)
         medians = weights.nanmedian(-1).values
         self._add(call, RowReadings(rows, medians, surplus.nanmean(-1), log_p, n_tokens))
         self._stands_for.append(1.0)

@@ -20,12 +20,11 @@ _NAMES = ("reward", "rewards", "train/reward", "train/rewards")
 
 def rows_of_rewards(numbers: Mapping[str, Tensor | float]) -> Tensor | None:
     """The rewards of several answers among the numbers that a loop passes; None without them."""
-    tensors = (numbers.get(name) for name in _NAMES)
-    return next((t.detach().flatten() for t in tensors if _has_rows(t)), None)
-
-
-def _has_rows(value: object) -> bool:
-    return isinstance(value, Tensor) and value.numel() > 1 and not value.is_complex()
+    for name in _NAMES:
+        value = numbers.get(name)
+        if isinstance(value, Tensor) and value.numel() > 1 and not value.is_complex():
+            return value.detach().flatten()
+    return None
 
 
 def agreement(
