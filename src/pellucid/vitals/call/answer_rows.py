@@ -115,7 +115,7 @@ def compare_pairs(
         ]
         for row, weight, surplus, log_p, n_tokens in zip(*columns, strict=True):
             if row < len(texts) and weight:
-                paid = PaidAnswer(abs(weight), log_p, n_tokens)
+                paid = PaidAnswer(abs(weight), log_p, n_tokens, surplus)
                 answer = _Answer(call * _CALL + int(row), texts[int(row)], surplus, paid)
                 (raised if weight > 0 else lowered).append(answer)
     width = max((len(answer.ids) for answer in (*raised, *lowered)), default=0)

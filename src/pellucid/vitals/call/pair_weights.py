@@ -25,11 +25,13 @@ class PaidAnswer(NamedTuple):
         weight: The size of the weight of each of its tokens.
         log_p: log P of all its paid tokens, in nats; NaN if unknown.
         n_tokens: How many these are; NaN if unknown.
+        surplus: How much likelier its tokens are than the model's own would be, in nats a token.
     """
 
     weight: float
     log_p: float
     n_tokens: float
+    surplus: float = math.nan
 
     @property
     def mean(self) -> float:
@@ -62,6 +64,9 @@ def explain_weights(pairs: Sequence[tuple[PaidAnswer, PaidAnswer]]) -> dict[str,
         rank_correlation(weights, [a.log_p + b.log_p for a, b in readable_pairs]),
         rank_correlation(weights, [a.mean + b.mean for a, b in readable_pairs]),
     )
+    by_surplus = [a.surplus + b.surplus for a, b in readable_pairs]
+    if all(map(math.isfinite, by_surplus)):
+        explained = (*explained, rank_correlation(weights, by_surplus))
     return {"answers.explained": max(0.0, *explained)}
 
 
