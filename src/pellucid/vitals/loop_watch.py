@@ -160,7 +160,7 @@ class Watch(InsideLook):
         rewards = rows_of_rewards(numbers)
         if rewards is not None and self._first_batch is not None:
             self._first_batch.answers.rewards = rewards
-        self._losses.log(numbers, self._metrics, rewards)
+        self._losses.log(numbers, self._metrics)
 
     def pause(self) -> None:
         """Pause the clock: an evaluation or a checkpoint follows."""

@@ -18,8 +18,6 @@ Readings = list[tuple[Column, list[float]]]
 #: Before the names of numbers that the loop passes by name.
 _LOGGED = "logged: "
 LOSS = "loss"
-#: The name of the spread of rewards, as TRL has it.
-_SPREAD = "reward_std"
 
 
 class Losses:
@@ -38,21 +36,13 @@ class Losses:
         number = _to_host(loss)
         self._losses.append(as_mean(number) if isinstance(number, Tensor) else float(number))
 
-    def log(
-        self,
-        numbers: Mapping[str, Tensor | float],
-        metrics: AsyncMetrics,
-        rewards: Tensor | None = None,
-    ) -> None:
+    def log(self, numbers: Mapping[str, Tensor | float], metrics: AsyncMetrics) -> None:
         """Record numbers that the loop passes by name.
 
         Args:
             numbers: The numbers; of a tensor, the mean counts.
             metrics: Takes them.
-            rewards: The rewards of several answers, whose spread counts too.
         """
-        if rewards is not None and _SPREAD not in numbers:
-            metrics.record(_LOGGED + _SPREAD, lambda: rewards.float().std())
         for name, value in numbers.items():
             metrics.record(_LOGGED + name, partial(as_mean, value))
 
