@@ -49,6 +49,8 @@ def test_numbers_tell_harmed_runs_from_healthy_ones_and_list_what_was_said_false
             record("learning rate too low", 4.01),
             record("no clipping", 4.02, ("OPT012", "warn")),
             record("constant rate", 4.3, ("OPT005", "warn")),
+            record("logits divided by 30", 5.0, ("UNK002", "note")),
+            record("rows by two", 4.0, ("UNK002", "note")),
             record("no warm-up", 1.0, seed=12),  # it has no twin, and is left out
             {"case": record("no step", 1.0, seed=13)["case"]}
             | {"error": "Traceback of\n  a place\nValueError: it broke", "cpu_seconds": 0.0},
@@ -56,21 +58,38 @@ def test_numbers_tell_harmed_runs_from_healthy_ones_and_list_what_was_said_false
     )
     shares = {name: (share["count"], share["of"]) for name, share in found["all"].items()}
     assert shares == {
-        "detected": (2, 3),
-        "first cause right": (1, 3),
+        "detected": (2, 4),
+        "first cause right": (1, 4),
         "right, if a cause was named": (1, 2),
-        "false alarms": (1, 2),
+        "could not tell": (1, 4),
+        "detected, where it could tell": (2, 3),
+        "first cause right, where it could tell": (1, 3),
+        "false alarms": (1, 3),
+        "could not tell, healthy": (1, 3),
         "alarms at odd runs that ended worse": (1, 1),
         "alarms at faults without harm": (0, 1),
     }
     assert [told["run"] for told in found["missed"]] == ["plain-gpt2-lm-sign_of_the_loss-11"]
+    open_answers = [told["run"] for told in found["could not tell"]]
+    assert open_answers == ["plain-gpt2-lm-logits_divided_by_30-11"]
+    assert [told["run"] for told in found["could not tell, healthy"]] == [
+        "plain-gpt2-lm-rows_by_two-11"
+    ]
     assert found["false alarms"][0]["said"] == ["OPT012: so it is"]
     assert found["errors"] == [["plain-gpt2-lm-no_step-13", "ValueError: it broke"]]
     assert found["share of time spent watching"] == pytest.approx(0.02)
-    assert found["cpu hours"] == pytest.approx(0.08)
+    assert found["cpu hours"] == pytest.approx(0.1)
     text = its("results").tell(found)
     assert "said OPT005: so it is" in text
     assert "right: LOS009" in text
+
+
+def test_an_alarm_next_to_what_is_left_open_is_an_answer() -> None:
+    both = (("UNK002", "note"), ("OPT017", "fatal"))
+    runs = [record(its("cases").TWIN, 4.0), record("no step", 6.0, *both)]
+    (run,) = [run for run in its("results").judge(runs) if run.outcome == "harmed"]
+    assert run.right
+    assert not run.abstains
 
 
 def test_page_tells_the_newest_result_and_every_miss(tmp_path: Path) -> None:

@@ -52,6 +52,17 @@ def pairs(losses: Sequence[float], signs: dict[str, float], **marks: Mark) -> Hi
     )
 
 
+def agreeing(share: float, history: History) -> History:
+    """The same training, with the share of comparisons in which the better answer is raised."""
+    return replace(history, signs={"answers.agreement": (Reading(1, share, "calm"),)})
+
+
+def weighed(explained: float, first: float) -> History:
+    """Pairs that weigh unevenly before the first update, of a loss that is no constant."""
+    signs = {"paired": 1.0, "uneven": 0.9, "weight": 0.02, "explained": explained}
+    return pairs([first, 1.1, *[0.3] * 58], signs)
+
+
 #: Rows that each had come so often before, in the last updates of the 8 that were looked at.
 KNOWN = Mark(7, 8, 2, [0.8, 1.6, 2.4, 3.2, 4.0, 4.8, 5.6], [2, 3, 4, 5, 6, 7, 8])
 TURNED = [-math.log(2) - 0.002 * step for step in range(60)]
@@ -63,6 +74,24 @@ FAULTS: dict[str, tuple[str, History]] = {
     "frozen blocks": ("GRD003", policy(0.5, 0.5, 0.5, 0.5, frozen=0.98, frozen_body=True)),
     "the optimiser climbs": ("LOS009", policy(0.5, 0.4, 0.3, 0.2, maximizes=True)),
     "beta is huge": ("REF005", policy(0.5, 0.5, 0.51, 0.5, columns={"beta": 50.0, "length": 8.0})),
+    "frozen blocks, and half a gain": (
+        "GRD003",
+        policy(0.5, 0.5, 0.55, 0.58, frozen=0.98, frozen_body=True),
+    ),
+    "better answers are lowered": ("RLH003", agreeing(0.0, policy(0.5, 0.5, 0.6, 0.7))),
+    "better answers are raised, and the optimiser climbs": (
+        "LOS009",
+        agreeing(1.0, policy(0.5, 0.5, 0.6, 0.7, maximizes=True)),
+    ),
+    "answers drawn at a temperature near 0": (
+        "RLH007",
+        policy(0.5, 0.6, 0.7, 0.8, columns={"temperature": 0.01}),
+    ),
+    "cut off, and random": (
+        "RLH012",
+        policy(0.5, 0.51, 0.49, 0.5, columns={"cut_off": 0.95, "equal_groups": 0.1}),
+    ),
+    "weights of pairs that nothing explains": ("REF001", weighed(0.4, 0.27)),
     "pairs turned round": ("LOS009", pairs(TURNED, {"paired": 1.0})),
     "few pairs": ("DAT021", pairs([0.69, *[0.1] * 59], {"paired": 1.0}, known_rows=KNOWN)),
 }
@@ -82,6 +111,11 @@ HEALTHY: dict[str, History] = {
     "a large beta that lets the reward rise": policy(
         0.1, 0.3, 0.5, 0.7, columns={"beta": 50.0, "length": 8.0}
     ),
+    "better answers are raised": agreeing(1.0, policy(0.5, 0.6, 0.7, 0.8)),
+    "rewards of rows in another order": agreeing(0.5, policy(0.5, 0.6, 0.7, 0.8)),
+    "a usual temperature": policy(0.5, 0.6, 0.7, 0.8, columns={"temperature": 0.7}),
+    "pairs without a reference": weighed(0.99, 0.47),
+    "pairs that are weighed by data": weighed(0.4, 0.69),
     "pairs": pairs(DROPOUT, {"paired": 1.0}),
     "pairs of two epochs": pairs(
         DROPOUT, {"paired": 1.0}, known_rows=replace(KNOWN, values=[1.0, 1.0, 2.0, 2.0])

@@ -19,7 +19,11 @@ _ROWS = {
     "detected": "harmed runs detected",
     "first cause right": "first cause right, of all harmed runs",
     "right, if a cause was named": "first cause right, if one was named",
+    "could not tell": "could not tell, of all harmed runs",
+    "detected, where it could tell": "detected, where it could tell",
+    "first cause right, where it could tell": "first cause right, where it could tell",
     "false alarms": "false alarms in healthy runs",
+    "could not tell, healthy": "could not tell, of healthy runs",
     "alarms at odd runs that ended worse": "alarms at odd runs that ended worse",
     "alarms at faults without harm": "alarms at faults that did no harm",
 }
@@ -56,8 +60,12 @@ def section(folder: Path) -> str:
 
 def _lost(result: Mapping[str, Any], place: str) -> list[str]:
     """The runs of which nothing, or something wrong, was said."""
-    titles = ("missed", "named wrongly", "false alarms")
-    return [_listed(f"{title.capitalize()}, {place}", result[title]) for title in titles]
+    titles = ("missed", "could not tell", "named wrongly", "false alarms")
+    return [
+        _listed(f"{title.capitalize()}, {place}", result[title])
+        for title in titles
+        if title in result  # older results have no answers that are left open
+    ]
 
 
 def _newest(folder: Path, split: str, rate: str) -> Mapping[str, Any] | None:
@@ -97,7 +105,10 @@ def _calibration(found: Mapping[str, Any]) -> str:
 
 def _shares(columns: Mapping[str, Mapping[str, Any]]) -> str:
     """A table with a row for each column's name, if there are many of them."""
-    keys = [key for key in _ROWS if any(shares[key]["of"] for shares in columns.values())]
+    # older results have no answers that are left open
+    keys = [
+        key for key in _ROWS if all(key in s for s in columns.values()) and _counts(columns, key)
+    ]
     if len(columns) > 2:
         head = ["", *(_ROWS[key] for key in keys)]
         rows = [[name, *(_share(s[key]) for key in keys)] for name, s in columns.items()]
@@ -106,6 +117,10 @@ def _shares(columns: Mapping[str, Mapping[str, Any]]) -> str:
         rows = [[_ROWS[key], *(_share(s[key]) for s in columns.values())] for key in keys]
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines) + "\n"
+
+
+def _counts(columns: Mapping[str, Mapping[str, Any]], key: str) -> bool:
+    return any(shares[key]["of"] for shares in columns.values())
 
 
 def _share(share: Mapping[str, Any]) -> str:

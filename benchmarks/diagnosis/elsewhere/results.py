@@ -24,9 +24,15 @@ _ALARMING = SEVERITIES.index("warn")
 UNKNOWN = "UNK001"
 
 
+#: Said when the records cannot tell a fault from a sound training: neither right nor wrong.
+UNDECIDED = "UNK002"
+
+
 #: What is listed run by run.
 _LISTED = (
     "missed",
+    "could not tell",
+    "could not tell, healthy",
     "named wrongly",
     "false alarms",
     "alarms at odd runs that ended worse",
@@ -61,6 +67,12 @@ class Judged:
         return self.named["code"] if self.named else None
 
     @property
+    def abstains(self) -> bool:
+        """Whether the only answer is what would tell a fault from a sound training."""
+        codes = [finding["code"] for finding in self.record["findings"]]
+        return not self.alarms and UNDECIDED in codes
+
+    @property
     def confidence(self) -> float:
         """How sure it is."""
         return self.named["confidence"] if self.named else 0.0
@@ -89,15 +101,23 @@ def judge(records: Sequence[Record]) -> list[Judged]:
 
 
 def measure(runs: Sequence[Judged]) -> dict[str, Any]:
-    """The shares of a set of runs, each with its interval."""
-    hurt = _of(runs, "harmed")
+    """The shares of a set of runs, each with its interval.
+
+    "I could not tell" counts as missed, and in the shares of answered runs it is left out.
+    """
+    hurt, healthy = _of(runs, "harmed"), _of(runs, "healthy")
+    answered = [run for run in hurt if not run.abstains]
     return {
         "detected": _share(hurt, lambda run: bool(run.alarms)),
         "first cause right": _share(hurt, lambda run: run.right),
         "right, if a cause was named": _share(
             [run for run in hurt if run.top], lambda run: run.right
         ),
-        "false alarms": _share(_of(runs, "healthy"), lambda run: bool(run.alarms)),
+        "could not tell": _share(hurt, lambda run: run.abstains),
+        "detected, where it could tell": _share(answered, lambda run: bool(run.alarms)),
+        "first cause right, where it could tell": _share(answered, lambda run: run.right),
+        "false alarms": _share(healthy, lambda run: bool(run.alarms)),
+        "could not tell, healthy": _share(healthy, lambda run: run.abstains),
         "alarms at odd runs that ended worse": _share(
             _of(runs, "odd and worse"), lambda run: bool(run.alarms)
         ),
@@ -127,7 +147,9 @@ def results(records: Sequence[Record]) -> dict[str, Any]:
         "by style": _by(runs, lambda case: case.style),
         "by family": _by(runs, lambda case: case.family),
         "by fault": _by(hurt, lambda case: case.what),
-        "missed": [_told(run) for run in hurt if not run.alarms],
+        "missed": [_told(run) for run in hurt if not run.alarms and not run.abstains],
+        "could not tell": [_told(run) for run in hurt if run.abstains],
+        "could not tell, healthy": [_told(run) for run in _of(runs, "healthy") if run.abstains],
         "named wrongly": [_told(run) for run in _of(named, "harmed") if not run.right],
         "false alarms": [_told(run) for run in _of(named, "healthy")],
         "alarms at odd runs that ended worse": [_told(r) for r in _of(named, "odd and worse")],

@@ -58,6 +58,8 @@ _GENERAL = (
     "OPT007",
     "RLH012",
 )
+#: Says what would tell a fault from a sound training, where nothing else is wrong.
+_UNDECIDED = "UNK002"
 #: Signs that compare a loss with the loss of guessing tokens.
 _OF_TOKENS = ("loss.value", "loss.learnt", "loss.below_bigram", "loss.context")
 #: Even what is sure has some doubt, when it is held against another cause.
@@ -108,11 +110,13 @@ def diagnose(
     findings = [_with_symptoms(root.finding, sick) for root in believed]
     explained = [pattern for root in roots for pattern in read_codes()[root.code].explains]
     unexplained = {id: read for id, read in sick.items() if not _matches_any(id, explained)}
-    is_grave = any(finding.severity in ("fault", "fatal") for finding in findings)
+    is_grave = any(f.severity in ("fault", "fatal") or f.code == "UNK001" for f in findings)
     if unexplained and not view.goes_well and "UNK001" not in ignored and not is_grave:
         findings.append(
             _unknown(unexplained, [candidate for candidate in fitting if candidate not in roots])
         )
+    if any(finding.severity != "note" for finding in findings):
+        findings = [finding for finding in findings if finding.code != _UNDECIDED]
     findings = [runner(_add_patch, finding, history.config) or finding for finding in findings]
     findings += [finding for finding in runner.unseen if finding.code not in ignored]
     return sorted(
@@ -217,7 +221,8 @@ def _find_sick(view: HistoryView) -> dict[str, Reading]:
     sick: dict[str, Reading] = {}
     silent = ("loss.value", "loss.learnt") if view.comes_down else ()
     if view.facts.on_preferences or view.facts.on_rewards:
-        silent = _OF_TOKENS
+        # squares of margins, as IPO's, differ as much from batch to batch
+        silent = _OF_TOKENS if view.coin is not None else (*_OF_TOKENS, "loss.rise")
     for id, readings in view.history.signs.items():
         if id in silent:
             continue

@@ -26,6 +26,8 @@ else:
 
 #: In the folder of a checkpoint: the windows that words depend on.
 _FILE = "vitals.json"
+#: Settings of TRL's trainers that causes read.
+_SETTINGS = ("beta", "temperature")
 
 
 class VitalsCallback(TrainerCallback):
@@ -57,9 +59,9 @@ class VitalsCallback(TrainerCallback):
             self.watch.trainer_signs = {"gradient.norm"}
         self.watch.first_call.planned_updates = state.max_steps if state.max_steps > 0 else None
         self.guard("earlier readings", self._recall, self.watch, args, state)
-        beta = getattr(args, "beta", None)  # of TRL's trainers
-        if isinstance(beta, int | float):
-            self.watch.state.judge.record.log(state.global_step, {"beta": float(beta)})
+        settings = {name: getattr(args, name, None) for name in _SETTINGS}
+        numbers = {name: float(v) for name, v in settings.items() if isinstance(v, int | float)}
+        self.watch.state.judge.record.log(state.global_step, numbers)
         self.watch.__enter__()
 
     @staticmethod

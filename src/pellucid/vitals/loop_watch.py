@@ -19,6 +19,7 @@ from pellucid.errors import ConfigError
 from pellucid.training import guarded
 from pellucid.vitals.async_metrics import AsyncMetrics, Column
 from pellucid.vitals.call.first_call import FirstCallProbe
+from pellucid.vitals.call.reward_order import rows_of_rewards
 from pellucid.vitals.inside_look import InsideLook
 from pellucid.vitals.ledger.ledger import COLUMN, Ledger
 from pellucid.vitals.ledger.writes import Writes
@@ -158,6 +159,9 @@ class Watch(InsideLook):
         Args:
             numbers: By the names that trackers use; of a tensor, the mean counts.
         """
+        rewards = rows_of_rewards(numbers)
+        if rewards is not None and self._first_batch is not None:
+            self._first_batch.answers.rewards = rewards
         self._losses.log(numbers, self._metrics)
 
     def pause(self) -> None:

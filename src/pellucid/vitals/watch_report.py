@@ -10,6 +10,7 @@ import torch
 
 from pellucid.training import Guard, guarded
 from pellucid.vitals.call.first_call import FirstCallProbe
+from pellucid.vitals.call.prompt_answers import PromptAnswers
 from pellucid.vitals.ledger.ledger import Ledger
 from pellucid.vitals.ledger.marks import Mark, MarkName
 from pellucid.vitals.model_parts import Anatomy
@@ -57,6 +58,7 @@ class WatchState(NamedTuple):
         marks: What the ledger saw in every update, by name.
         calls: The calls of the model since the last update, and the most before one.
         ranks: What the comparison with other processes has shown; None if there are none.
+        prompt_answers: The first rows whose labels leave out a prompt; None without hooks.
     """
 
     judge: VerdictTracker
@@ -67,6 +69,7 @@ class WatchState(NamedTuple):
     marks: Mapping[MarkName, Mark]
     calls: tuple[int, int]
     ranks: RankReport | None = None
+    prompt_answers: PromptAnswers | None = None
 
 
 class WatchReport:
@@ -116,7 +119,15 @@ class WatchReport:
         marks = marks if ranks is None else {**marks, **ranks.marks}
         report = None if ranks is None else ranks.report
         return WatchState(
-            self._judge, self._anatomy, self._optimisers, probe, count, marks, calls, report
+            self._judge,
+            self._anatomy,
+            self._optimisers,
+            probe,
+            count,
+            marks,
+            calls,
+            ranks=report,
+            prompt_answers=None if self._first_batch is None else self._first_batch.prompt_answers,
         )
 
     @property

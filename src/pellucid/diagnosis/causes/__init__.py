@@ -17,6 +17,7 @@ from pellucid.diagnosis.causes import (
     rates,
     reference,
     rewards,
+    undecided,
     updates,
 )
 from pellucid.diagnosis.causes.candidate import Candidate, Cause, Comparison
@@ -43,6 +44,7 @@ CAUSES: tuple[Cause, ...] = (
     *policies.CAUSES,
     *ranks.CAUSES,
     *config_warnings.CAUSES,
+    *undecided.CAUSES,
 )
 
 

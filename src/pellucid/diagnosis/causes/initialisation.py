@@ -35,8 +35,14 @@ def loud_head(view: HistoryView) -> Candidate | None:
         start = min(start, probe)  # other terms of a loss come on top of -log p
     if start < guessing + limit("INI005", "above"):
         return None
+    prompts = view.first("targets.prompt_nats")
+    if prompts is not None and prompts < guessing - limit("INI005", "known"):
+        return None  # the weights are trained: it is the answers that they do not know
     if probe is None and view.readings("targets.single"):
         return None  # no labels in the call: tied embeddings of variance 1 begin so, and are sound
+    if view.facts.has_prompts:
+        # answers are learnt by trained models, as a rule: it may be their form that is new
+        return suspect("UNK001/loud", start=start, guessing=guessing, step=view.steps[0])
     has_entropy = entropy is not None
     if has_entropy and entropy < 0.6:
         return None

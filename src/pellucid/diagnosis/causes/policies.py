@@ -101,9 +101,40 @@ def small_steps(view: HistoryView) -> Candidate | None:
 
 def frozen_policy(view: HistoryView) -> Candidate | None:
     """Rewards that stay, where no matrix of any block is trained."""
-    if not view.facts.frozen_body or not _is_still(view):
+    rewards = _rewards(view)
+    if not view.facts.frozen_body or rewards is None:
+        return None
+    # what cannot learn needs less proof that it does not
+    if not -limit("RLH012", "gain") < rewards.gain < limit("GRD003", "gain"):
         return None
     return suspect("GRD003/rewards", share=view.facts.frozen, step=0, severity="warn")
+
+
+def cold_policy(view: HistoryView) -> Candidate | None:
+    """Answers that are drawn at a temperature at which a policy always writes the same."""
+    temperatures = view.measure("temperature")
+    if not view.facts.on_rewards or not temperatures:
+        return None
+    if not 0 < temperatures[0] < limit("RLH007", "cold"):
+        return None
+    return suspect("RLH007/cold", temperature=temperatures[0], step=0)
+
+
+def turned_advantages(view: HistoryView) -> Candidate | None:
+    """A first update that makes the answers with the lower rewards likelier.
+
+    The gradient says what descent does. An optimiser that climbs does the opposite.
+    """
+    agreement = view.first("answers.agreement")
+    if agreement is None or not view.facts.on_rewards:
+        return None
+    climbs = bool(view.facts.maximizes) or view.often("uphill", limit("LOS009", "uphill"))
+    share = agreement if climbs else 1 - agreement
+    if share < 1 - limit("RLH003", "agreement"):
+        return None
+    if climbs:
+        return suspect("LOS009/agreement", agreement=agreement, step=0)
+    return suspect("RLH003/sign", share=share, agreement=agreement, step=0)
 
 
 def climbing(view: HistoryView) -> Candidate | None:
@@ -114,4 +145,12 @@ def climbing(view: HistoryView) -> Candidate | None:
     return suspect("LOS009/climbing", maximizes=True, step=0, **rewards._asdict())
 
 
-CAUSES: tuple[Cause, ...] = (flat_reward, large_beta, small_steps, frozen_policy, climbing)
+CAUSES: tuple[Cause, ...] = (
+    flat_reward,
+    large_beta,
+    small_steps,
+    frozen_policy,
+    cold_policy,
+    turned_advantages,
+    climbing,
+)

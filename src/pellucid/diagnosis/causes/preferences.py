@@ -195,6 +195,7 @@ def unusual_beta(view: HistoryView) -> Candidate | None:
 def decided_pairs(view: HistoryView) -> Candidate | None:
     """Pairs that weigh differently before the first update, although no margin can differ yet."""
     uneven, weight = view.first("answers.uneven"), view.first("answers.weight")
+    explained = view.first("answers.explained")
     if uneven is None or not view.facts.on_preferences or not view.first("answers.paired"):
         return None
     if uneven <= limit("REF001", "uneven"):
@@ -205,6 +206,13 @@ def decided_pairs(view: HistoryView) -> Candidate | None:
     is_bounded = weight is not None and weight <= limit("REF001", "weight")
     # a square like IPO's costs the same for all pairs at first, whatever their lengths weigh
     is_constant = len(view.losses) > 1 and math.isclose(*view.losses[:2], rel_tol=_STEADY)
+    # all weights are known, and no loss without a reference has them in this order
+    is_foreign = explained is not None and explained < limit("REF001", "explained")
+    is_off = abs(start - _COIN) > limit("REF001", "coin")
+    if is_foreign and is_off and not is_constant and is_bounded:
+        return suspect("REF001/margins", uneven=uneven, loss=start, explained=explained, step=0)
+    if explained is not None and not is_foreign and is_open:
+        return suspect("UNK002/reference", uneven=uneven, explained=explained, step=0)
     severity = "note" if is_open or is_constant or not is_bounded else "warn"
     return suspect("REF001/pairs", uneven=uneven, loss=start, step=0, severity=severity)
 

@@ -92,7 +92,9 @@ def lost_gradient(view: HistoryView) -> Candidate | None:
         if spreads.get(step, 0.0) > 0 and groups.get(step, 0.0) < 1
     ]
     is_cut_off = min(view.measure("cut_off"), default=0.0) == 1  # these may be left out on purpose
-    if not view.facts.on_rewards or not norms or any(norms) or is_cut_off:
+    # a row may hold rewards of ten updates, and the norm of the last one
+    is_short = len(norms) < _LEAST_ROWS
+    if not view.facts.on_rewards or is_short or any(norms) or is_cut_off:
         return None
     return suspect("LOG006/rewards", n=len(norms), norm=0.0)
 
@@ -109,7 +111,7 @@ def answers_cut_off(view: HistoryView) -> Candidate | None:
             "RLH002",
             share=statistics.median(shares),
             length=view.late("length"),
-            severity=_severity_if_it_learns(view),
+            severity=_severity_if_it_learns(view) or _severity_if_they_differ(view),
         )
     is_constant = len(lengths) >= limit("RLH002", "rows") and len(set(lengths)) == 1
     if shares or not is_constant or lengths[0] < 2:
@@ -129,6 +131,12 @@ def _severity_if_it_learns(view: HistoryView) -> Severity | None:
         return None
     start, end = ends(points, least=min(_LEAST_ROWS, len(points) // 2))
     return "note" if end > start + noise(view.measure("reward")) else None
+
+
+def _severity_if_they_differ(view: HistoryView) -> Severity | None:
+    """A note if answers differ in reward in most groups: then a reward does judge them."""
+    share = view.late("equal_groups")
+    return "note" if share is not None and share < limit("RLH002", "equal") else None
 
 
 def reward_falls(view: HistoryView) -> Candidate | None:

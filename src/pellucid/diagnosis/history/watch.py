@@ -13,8 +13,9 @@ from typing import Any, assert_never, cast
 from torch import nn
 
 from pellucid.diagnosis.expectations import Expectations
-from pellucid.diagnosis.finding import Finding, describe, limit
+from pellucid.diagnosis.finding import Finding
 from pellucid.diagnosis.history.history import Facts, History, Points, Reading
+from pellucid.diagnosis.history.loop_findings import examine_loop
 from pellucid.diagnosis.history.weight_shares import frozen_share, is_body_frozen, slow_share
 from pellucid.diagnosis.logs.columns import measures_of
 from pellucid.diagnosis.logs.history import of_objective
@@ -61,12 +62,12 @@ def history_of_watch(
     signs = {
         id: tuple(Reading(*point) for point in series.points) for id, series in record.signs.items()
     }
-    groups = [group for optimiser in optimisers for group in optimiser.param_groups]
+    groups = _groups(optimisers)
     with silently():
         facts = watch.guard("facts of the training", _facts, watched, optimisers, rates)
         intended = declared or Expectations()
         loop_findings = (
-            watch.guard("findings of the loop", _examine_loop, watch, groups, intended) or []
+            watch.guard("findings of the loop", examine_loop, watch, groups, intended) or []
         )
     facts = of_gradient(of_objective(facts or Facts(), logged), signs, losses)
     total = watch.first_call.planned_updates or (watch.updates if watch.has_ended else None)
@@ -121,12 +122,16 @@ def of_gradient(facts: Facts, signs: Mapping[str, tuple[Reading, ...]], losses: 
     return replace(facts, objective=objective, pretrained=True)
 
 
+def _groups(optimisers: Sequence[Any]) -> list[dict[str, Any]]:
+    return [group for optimiser in optimisers for group in optimiser.param_groups]
+
+
 def _points(points: Iterable[Point]) -> Points:
     return tuple((point.step, point.value) for point in points)
 
 
 def _facts(watched: WatchState, optimisers: Sequence[Any], rates: Points) -> Facts:
-    groups = [group for optimiser in optimisers for group in optimiser.param_groups]
+    groups = _groups(optimisers)
     model, judge = watched.anatomy.model, watched.judge
     unknown = Frame(None, None)
     frame = unknown if watched.probe is None else frame_of(watched.anatomy, watched.probe.call)
@@ -157,6 +162,7 @@ def _facts(watched: WatchState, optimisers: Sequence[Any], rates: Points) -> Fac
         norm_eps=max((norm.facts.eps for norm in watched.anatomy.norms.values()), default=None),
         frozen=frozen_share(model),
         frozen_body=is_body_frozen(model),
+        has_prompts=None if watched.prompt_answers is None else watched.prompt_answers.has_prompts,
         slow=max((slow_share(optimiser) for optimiser in optimisers), default=None),
     )
 
@@ -225,47 +231,6 @@ def _attention(model: nn.Module) -> tuple[int | None, float | None]:
 def _attribute(module: nn.Module, *names: str) -> object:
     """The first of these attributes that a module has."""
     return next((getattr(module, name) for name in names if hasattr(module, name)), None)
-
-
-def _examine_loop(
-    watch: Watch, groups: list[dict[str, Any]], declared: Expectations
-) -> list[Finding]:
-    """The faults of the loop: weights without an optimiser, no update, weights that come apart."""
-    watched, findings = watch.state, list[Finding]()
-    parameters, model = watched.anatomy.parameters, watched.anatomy.model
-    optimised = {id(p): p for group in groups for p in cast("list[nn.Parameter]", group["params"])}
-    names = [name for name, parameter in parameters.items() if id(parameter) not in optimised]
-    own_ids = set(map(id, model.parameters()))
-    strange = [parameter for key, parameter in optimised.items() if key not in own_ids]
-    shapes = {parameter.shape for parameter in strange}
-    replaced = [name for name in names if parameters[name].shape in shapes]
-    names = [name for name in names if not declared.is_frozen(name)]
-    if watched.optimisers and replaced and not watched.anatomy.is_sharded:
-        findings.append(describe("OPT003/watch", n=len(strange), lacks=len(replaced)))
-    elif watched.optimisers and names:
-        n, total, place = len(names), len(parameters), ", ".join(names[:4])
-        findings.append(describe("OPT001/watch", n=n, total=total, place=place))
-    if not watch.updates and watched.n_losses >= limit("OPT017", "losses"):
-        findings.append(describe("OPT017/watch", losses=watched.n_losses))
-    calls, most_calls = watched.calls
-    if watch.updates and calls > max(
-        limit("OPT017", "updates"), limit("OPT017", "looks") * most_calls
-    ):
-        step = watch.updates
-        findings.append(describe("OPT017/silent", calls=calls, most=most_calls, step=step))
-    if declared.tied is not False and _is_untied(model):
-        findings.append(describe("TIE001", n=2, equal=""))
-    return findings
-
-
-def _is_untied(model: Any) -> bool:
-    """Whether embedding and head should be one tensor, by a Hugging Face config, and are two."""
-    if getattr(getattr(model, "config", None), "tie_word_embeddings", None) is not True:
-        return False
-    ends = [getattr(model, f"get_{end}_embeddings", lambda: None)() for end in ("input", "output")]
-    if type(ends[0]) is not nn.Embedding or type(ends[1]) is not nn.Linear:
-        return False  # an adapter may stand in for one of them
-    return ends[0].weight is not ends[1].weight
 
 
 def _not_finite(

@@ -13,6 +13,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from pellucid.typed import to_list
+from pellucid.vitals.call.pair_weights import PaidAnswer, explain_weights
 
 #: More comparisons of ids than this take too long.
 _MOST = 2**24
@@ -35,11 +36,15 @@ class RowReadings(NamedTuple):
         weights: Their weights (n), negative where an answer is made less likely.
         surplus: How much likelier their tokens are than the model's own would be, in nats a token
             (n); NaN if unknown.
+        log_p: log P of all tokens that are paid for (n), in nats; None, or NaN, if unknown.
+        n_tokens: How many these are (n); None if unknown.
     """
 
     rows: Tensor
     weights: Tensor
     surplus: Tensor
+    log_p: Tensor | None = None
+    n_tokens: Tensor | None = None
 
 
 def pair_signs(
@@ -81,6 +86,7 @@ class _Answer(NamedTuple):
     place: int
     ids: Tensor
     surplus: float
+    paid: PaidAnswer
 
 
 def compare_pairs(
@@ -103,10 +109,14 @@ def compare_pairs(
         if not 0 <= call < len(calls):
             continue
         texts = _texts(*calls[call])
-        columns: list[list[float]] = [to_list(column) for column in reading]
-        for row, weight, surplus in zip(*columns, strict=True):
+        columns: list[list[float]] = [
+            to_list(torch.full_like(reading.weights, torch.nan) if column is None else column)
+            for column in reading
+        ]
+        for row, weight, surplus, log_p, n_tokens in zip(*columns, strict=True):
             if row < len(texts) and weight:
-                answer = _Answer(call * _CALL + int(row), texts[int(row)], surplus)
+                paid = PaidAnswer(abs(weight), log_p, n_tokens, surplus)
+                answer = _Answer(call * _CALL + int(row), texts[int(row)], surplus, paid)
                 (raised if weight > 0 else lowered).append(answer)
     width = max((len(answer.ids) for answer in (*raised, *lowered)), default=0)
     if len(raised) < _FEWEST_PAIRS or not lowered or len(raised) * len(lowered) * width > _MOST:
@@ -121,7 +131,7 @@ def compare_pairs(
     if len(gaps) >= _FEWEST_PAIRS:
         signs["answers.stranger"] = fmean(gap > 0 for gap in gaps)
         signs["answers.gap"] = median(gaps)
-    return signs
+    return signs | explain_weights([(a.paid, b.paid) for a, b in pairs])
 
 
 def _sides(calls: Sequence[MaskedIds], readings: Mapping[int, RowReadings]) -> Tensor:

@@ -7,9 +7,9 @@ policy gradient lowers those of bad answers, and DPO lowers the rejected ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -24,11 +24,14 @@ from pellucid.vitals.call.answer_rows import (
     pair_signs,
 )
 from pellucid.vitals.call.place_weights import UNCERTAIN, names_targets, target_weights
-from pellucid.vitals.taps.outputs import output_attribute
+from pellucid.vitals.call.reward_order import compare_rewards
+from pellucid.vitals.taps.outputs import log_ps_in, scores_in
 from pellucid.vitals.taps.recorded_call import is_plain
 
 #: Most calls of an update, rows of a call from its start and from its middle, and places of a row.
 _CALLS, _ROWS, _PLACES = 8, 8, 32
+#: So many logits of a call may be kept: 32 MiB of float32.
+_MAX_LOGITS = 2**23
 #: The logarithm of a probability of 0 counts as this number, times 0.
 _LEAST = -1e4
 #: Equal weights differ by no more than rounding, in half precision.
@@ -56,6 +59,8 @@ class Answers:
         #: what the gradients of these calls show of their rows
         self._rows: dict[int, RowReadings] = {}
         self._n_calls = 0
+        #: the rewards of all rows of the update, if the loop passed them
+        self.rewards: Tensor | None = None
         #: the prompts that the model wrote from, and the share of a call's gradient on their places
         self._prompts: Tensor | None = None
         self._paid_prompts: float | None = None
@@ -111,16 +116,17 @@ class Answers:
         if self._n_calls > _CALLS:
             return
         call = len(self._texts) - 1
-        log_ps = None if logits is not None else _log_ps_in(output)
+        log_ps = None if logits is not None else log_ps_in(output)
         if log_ps is not None:
             terms = tuple(part.detach().clone() for part in log_ps if part is not None)
             register(log_ps[0], partial(self._take_log_ps, call, terms))
         elif logits is None:
-            scores = _scores_in(output)
+            scores = scores_in(output)
             if scores is not None:
                 register(scores, partial(self._take_scores, call))
         elif logits.requires_grad and is_plain(logits) and logits.numel():
-            rows, places = _chosen_rows(logits), _chosen_places(logits)
+            rows = _chosen_rows(logits)
+            places = _chosen_places(logits, len(rows))
             kept = logits.detach()[rows][:, places].clone()  # a loop may write to its logits
             register(logits, partial(self._take, call, rows, places, kept))
 
@@ -134,11 +140,14 @@ class Answers:
         """Some trainers let the model itself give log P of each token, and entropies with them."""
         weights = -gradient.detach()
         weights = weights.masked_fill(weights == 0, torch.nan)
+        is_paid = ~weights.isnan()
+        log_p, n_tokens = (terms[0] * is_paid).sum(-1), is_paid.sum(-1)
         nowhere = torch.full_like(weights, torch.nan)
         surplus = torch.where(weights.isnan(), nowhere, sum(terms, torch.zeros_like(weights)))
         surplus = surplus if len(terms) > 1 else nowhere
         rows = torch.arange(len(weights), device=weights.device)
-        self._add(call, RowReadings(rows, weights.nanmedian(-1).values, surplus.nanmean(-1)))
+        medians = weights.nanmedian(-1).values
+        self._add(call, RowReadings(rows, medians, surplus.nanmean(-1), log_p, n_tokens))
         self._stands_for.append(1.0)
 
     def _add(self, call: int, reading: RowReadings) -> None:
@@ -154,7 +163,10 @@ class Answers:
             # the token behind a prompt is guessed at its last place
             is_prompt = places < self._prompts.shape[1] - 1
             self._paid_prompts = float((mass * is_prompt).sum() / mass.sum().clamp_min(1e-30))
-        self._add(call, RowReadings(rows, *read_rows(part, logits)))
+        weights, surplus, log_p, n_tokens = read_rows(part, logits)
+        if len(places) < gradient.shape[1]:
+            log_p = torch.full_like(log_p, torch.nan)  # a part of the tokens has another log P
+        self._add(call, RowReadings(rows, weights, surplus, log_p, n_tokens))
         self._stands_for.append(len(gradient) / len(rows))
 
     def close(self) -> None:
@@ -176,6 +188,9 @@ class Answers:
             signs["answers.prompts"] = self._paid_prompts
         if self._prompts is not None and 0 in self._rows:
             signs |= mixed_groups(self._prompts, self._rows[0])
+        if self.rewards is not None and self._weights:
+            sizes = [len(ids) for ids, _ in texts]
+            signs |= compare_rewards(self.rewards, sizes, self._rows, self._prompts)
         weights = self._weights or self._scores
         if not weights:
             return signs
@@ -206,13 +221,14 @@ class Answers:
 
 def read_rows(
     gradient: Float[Tensor, "rows places vocab"], logits: Float[Tensor, "rows places vocab"]
-) -> tuple[Float[Tensor, " rows"], Float[Tensor, " rows"]]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The weight of each row's targets in the loss, and how likely the model finds them.
 
     The weight is negative where targets are made less likely: g = w (p - y), so
     w = -g_y / (1 - p_y), where y is the one token of its sign. The other number is the mean of
     log p_y + H, in nats: about 0 for tokens that the model itself would draw, since E[log p] = -H.
-    Both are NaN for a row that names no target.
+    Both are NaN for a row that names no target. The last two, also (rows), are log p_y of all
+    targets and how many there are.
 
     Args:
         gradient: The gradient of the loss by the logits.
@@ -224,12 +240,15 @@ def read_rows(
     targets = torch.where(names_raised, g.argmin(-1), g.argmax(-1))
     weights = target_weights(g, p, targets)
     entropy = -(p * log_p.clamp_min(_LEAST)).sum(-1)
-    surplus = log_p.gather(-1, targets[..., None])[..., 0] + entropy
+    target_log_p = log_p.gather(-1, targets[..., None])[..., 0]
+    surplus = target_log_p + entropy
     doubt = 1 - p.gather(-1, targets[..., None])[..., 0]
     is_read = (names_raised ^ names_lowered) & (doubt > UNCERTAIN) & (g.amax(-1) > 0)
     return (
         weights.masked_fill(~is_read, torch.nan).nanmedian(-1).values,
         surplus.masked_fill(~is_read, torch.nan).nanmean(-1),
+        (target_log_p * (g.amax(-1) > 0)).sum(-1),
+        (g.amax(-1) > 0).sum(-1),
     )
 
 
@@ -248,31 +267,6 @@ def paired(raised: Float[Tensor, " n"], lowered: Float[Tensor, " m"]) -> float:
     return float(is_even and float(partners.double().mean()) >= _PAIRED)
 
 
-def _log_ps_in(output: Any) -> tuple[Tensor, Tensor | None] | None:
-    """log P of each token (rows, places), and entropies if the call gives them."""
-    log_ps, entropies = (output_attribute(output, name) for name in ("log_probs", "entropy"))
-    if not isinstance(log_ps, Tensor) or log_ps.ndim != 2 or not log_ps.requires_grad:
-        return None
-    if not is_plain(log_ps) or not log_ps.numel():
-        return None
-    has_entropies = isinstance(entropies, Tensor) and entropies.shape == log_ps.shape
-    return log_ps, entropies if has_entropies else None
-
-
-def _scores_in(output: Any) -> Tensor | None:
-    """One number for each row, as a reward model gives it; None if there is none."""
-    named: Any = output_attribute(output, "logits")
-    if named is None:
-        named = output
-    values = cast("Sequence[Any]", named) if isinstance(named, tuple | list) else (named,)
-    for value in values:
-        if isinstance(value, Tensor) and value.requires_grad and is_plain(value):
-            is_score = value.ndim == 1 or (value.ndim == 2 and value.shape[1] == 1)
-            if is_score and value.is_floating_point() and len(value) > 1:
-                return value
-    return None
-
-
 def _chosen_rows(logits: Tensor) -> Int[Tensor, " rows"]:
     """Rows from the start and from the middle, where the other answers of pairs often begin."""
     n, middle = len(logits), len(logits) // 2
@@ -280,6 +274,8 @@ def _chosen_rows(logits: Tensor) -> Int[Tensor, " rows"]:
     return torch.tensor(rows, device=logits.device)
 
 
-def _chosen_places(logits: Tensor) -> Int[Tensor, " places"]:
+def _chosen_places(logits: Tensor, n_rows: int) -> Int[Tensor, " places"]:
+    """All places, if they are not too many to keep; else some, from the first one to the last."""
     time = logits.shape[1]
-    return torch.linspace(0, time - 1, min(time, _PLACES), device=logits.device).round().long()
+    n = time if n_rows * time * logits.shape[2] <= _MAX_LOGITS else min(time, _PLACES)
+    return torch.linspace(0, time - 1, n, device=logits.device).round().long()

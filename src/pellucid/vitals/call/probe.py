@@ -1,6 +1,6 @@
 """The probe of a loop's own call: signs of what it reads, predicts and is paid for.
 
-It repeats the call a few times, on a few of its rows, and compares outputs (see `Repetition`).
+It repeats the call a few times, on a few of its rows, and compares outputs.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class CallProbe:
             random = self._over_rounding(self._repeat.randomness(arguments, before))
             if random:
                 return notes.signs() | {"call.random": random}
-        signs = notes.signs() | target_rows.count_classes(arguments, before)
+        signs = notes.signs() | target_rows.judge_outputs(arguments, tokens, targets, before)
         signs |= self._drop_hidden(
             {"call.inputs": float(changes[: count_changed(arguments.inputs)].max())}
         )

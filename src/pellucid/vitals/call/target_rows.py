@@ -13,6 +13,8 @@ from pellucid.vitals.call.text_rows import various
 
 #: Fewer rows, and fewer tokens behind a start, say nothing.
 _FEWEST, _FEWEST_TOKENS = 2, 4
+#: A mean of fewer tokens says nothing.
+_FEWEST_PLACES = 16
 
 
 def measure(
@@ -85,6 +87,51 @@ def paid_heads(
         is_unpaid_text &= mask.bool()
     is_text = (is_unpaid_text.sum(1) >= _FEWEST_TOKENS) & various(tokens, is_unpaid_text)
     return float((is_one_run & is_text).double().mean())
+
+
+def judge_outputs(
+    arguments: Arguments,
+    tokens: Int[Tensor, "rows time"] | None,
+    targets: Int[Tensor, "rows time"] | None,
+    outputs: Tensor,
+) -> dict[str, float]:
+    """The signs that also need the outputs: how many classes, and what prompts and answers cost.
+
+    Args:
+        arguments: The call.
+        tokens: The ids that the outputs follow.
+        targets: The target of each place, `IGNORED` where nothing is paid for.
+        outputs: What the call gives.
+    """
+    signs = count_classes(arguments, outputs)
+    if tokens is None or targets is None or arguments.source is not None or outputs.ndim != 3:
+        return signs
+    aligned = alignment(tokens, targets)
+    if not aligned.is_clear or aligned.offset != 1 or outputs.shape[:2] != tokens.shape:
+        return signs
+    return signs | prompt_and_answer_nats(tokens, targets, outputs)
+
+
+def prompt_and_answer_nats(
+    tokens: Int[Tensor, "rows time"], targets: Int[Tensor, "rows time"], logits: Tensor
+) -> dict[str, float]:
+    """-log p of the tokens of prompts, which nothing pays for, and of answers, in nats a token.
+
+    Args:
+        tokens: The ids.
+        targets: The next id of each place, `IGNORED` where nothing is paid for.
+        logits: What the model gives at each place.
+    """
+    is_paid = targets[:, :-1] != IGNORED
+    is_prompt = (is_paid.long().cumsum(1) == 0) & is_paid.any(1, keepdim=True)
+    if min(int(is_paid.sum()), int(is_prompt.sum())) < _FEWEST_PLACES:
+        return {}
+    log_p = logits[:, :-1].float().log_softmax(-1)
+    nats = -log_p.gather(-1, tokens[:, 1:, None])[..., 0]
+    return {
+        "targets.prompt_nats": float(nats[is_prompt].mean()),
+        "targets.answer_nats": float(nats[is_paid].mean()),
+    }
 
 
 def count_classes(arguments: Arguments, outputs: Tensor) -> dict[str, float]:

@@ -16,6 +16,7 @@ from pellucid.model.facts import TransformerFacts, UnknownFacts, model_facts
 from pellucid.vitals.async_metrics import AsyncMetrics
 from pellucid.vitals.call.answers import Answers
 from pellucid.vitals.call.paid_targets import PaidTargets, first_places, paid_targets
+from pellucid.vitals.call.prompt_answers import PromptAnswers
 from pellucid.vitals.call.row_content import FEWEST, LONG, one_token, repetitive
 from pellucid.vitals.label_baselines import Baselines, baselines
 from pellucid.vitals.ledger.batch_rows import Rows, first_rows
@@ -59,6 +60,8 @@ class FirstBatch:
         self.first_ids: Tensor | None = None
         #: what the first update does with each row
         self.answers = Answers()
+        #: the rows of the first calls whose labels leave out a prompt
+        self.prompt_answers = PromptAnswers()
         self._call: Call | None = None
         #: whether the outputs of the first call are still to come
         self._awaits_logits, self._rows = False, 0
@@ -163,6 +166,7 @@ class FirstBatch:
             if self._call is None:
                 self._keep_call(args, kwargs)
             self.answers.on_training(self._ids, self._ids_mask)
+            self.prompt_answers.add(self._ids, self._ids_labels)
         elif not torch.is_grad_enabled():
             self.answers.on_writing(_ids_in(_inputs_of(args, kwargs)))
 

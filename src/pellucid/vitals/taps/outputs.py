@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
 from torch import Tensor
+
+from pellucid.vitals.taps.recorded_call import is_plain
 
 #: Names of outputs that are not logits of tokens.
 _OUTPUTS = ("logits", "last_hidden_state", "scores")
@@ -51,3 +53,28 @@ def outputs_in(returned: Any, logits: Tensor | None) -> Tensor | None:
     outputs = [v for v, good in zip(values, is_output, strict=True) if good]
     scores = [v[:, None] for v in outputs if v.ndim == 1]
     return next(iter([v for v in outputs if v.ndim > 1] + scores), None)
+
+
+def log_ps_in(output: Any) -> tuple[Tensor, Tensor | None] | None:
+    """log P of each token (rows, places), and entropies if the call gives them."""
+    log_ps, entropies = (output_attribute(output, name) for name in ("log_probs", "entropy"))
+    if not isinstance(log_ps, Tensor) or log_ps.ndim != 2 or not log_ps.requires_grad:
+        return None
+    if not is_plain(log_ps) or not log_ps.numel():
+        return None
+    has_entropies = isinstance(entropies, Tensor) and entropies.shape == log_ps.shape
+    return log_ps, entropies if has_entropies else None
+
+
+def scores_in(output: Any) -> Tensor | None:
+    """One number for each row, as a reward model gives it; None if there is none."""
+    named: Any = output_attribute(output, "logits")
+    if named is None:
+        named = output
+    values = cast("Sequence[Any]", named) if isinstance(named, tuple | list) else (named,)
+    for value in values:
+        if isinstance(value, Tensor) and value.requires_grad and is_plain(value):
+            is_score = value.ndim == 1 or (value.ndim == 2 and value.shape[1] == 1)
+            if is_score and value.is_floating_point() and len(value) > 1:
+                return value
+    return None

@@ -1,0 +1,71 @@
+"""Faults that model, optimiser and rows of a watched loop show without any reading."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from torch import nn
+
+from pellucid.diagnosis.expectations import Expectations
+from pellucid.diagnosis.finding import Finding, describe, limit
+from pellucid.vitals import Watch, WatchState
+
+
+def examine_loop(
+    watch: Watch, groups: list[dict[str, Any]], declared: Expectations
+) -> list[Finding]:
+    """The faults of the loop: weights without an optimiser, no update, weights that come apart.
+
+    Args:
+        watch: the watch.
+        groups: the groups of the optimisers' parameters.
+        declared: what you intend of the model.
+    """
+    watched, findings = watch.state, list[Finding]()
+    parameters, model = watched.anatomy.parameters, watched.anatomy.model
+    optimised = {id(p): p for group in groups for p in cast("list[nn.Parameter]", group["params"])}
+    names = [name for name, parameter in parameters.items() if id(parameter) not in optimised]
+    own_ids = set(map(id, model.parameters()))
+    strange = [parameter for key, parameter in optimised.items() if key not in own_ids]
+    shapes = {parameter.shape for parameter in strange}
+    replaced = [name for name in names if parameters[name].shape in shapes]
+    names = [name for name in names if not declared.is_frozen(name)]
+    if watched.optimisers and replaced and not watched.anatomy.is_sharded:
+        findings.append(describe("OPT003/watch", n=len(strange), lacks=len(replaced)))
+    elif watched.optimisers and names:
+        n, total, place = len(names), len(parameters), ", ".join(names[:4])
+        findings.append(describe("OPT001/watch", n=n, total=total, place=place))
+    if not watch.updates and watched.n_losses >= limit("OPT017", "losses"):
+        findings.append(describe("OPT017/watch", losses=watched.n_losses))
+    calls, most_calls = watched.calls
+    if watch.updates and calls > max(
+        limit("OPT017", "updates"), limit("OPT017", "looks") * most_calls
+    ):
+        step = watch.updates
+        findings.append(describe("OPT017/silent", calls=calls, most=most_calls, step=step))
+    findings += _compare_prompts(watched)
+    if declared.tied is not False and _is_untied(model):
+        findings.append(describe("TIE001", n=2, equal=""))
+    return findings
+
+
+def _compare_prompts(watched: WatchState) -> list[Finding]:
+    """Answers that say nothing of their own prompts, and much of other rows' prompts."""
+    answers = watched.prompt_answers
+    matches = None if answers is None else answers.measure()
+    if matches is None or matches.own_match >= limit("LOS003", "own"):
+        return []
+    share = matches.n_others / matches.n_answers
+    if share < limit("LOS003", "others"):
+        return []
+    return [describe("LOS003/prompts", share=share, n=matches.n_answers, own=matches.own_match)]
+
+
+def _is_untied(model: Any) -> bool:
+    """Whether embedding and head should be one tensor, by a Hugging Face config, and are two."""
+    if getattr(getattr(model, "config", None), "tie_word_embeddings", None) is not True:
+        return False
+    ends = [getattr(model, f"get_{end}_embeddings", lambda: None)() for end in ("input", "output")]
+    if type(ends[0]) is not nn.Embedding or type(ends[1]) is not nn.Linear:
+        return False  # an adapter may stand in for one of them
+    return ends[0].weight is not ends[1].weight

@@ -1,0 +1,91 @@
+"""What the weights of pairs in the first gradient follow, where they differ.
+
+A loss over pairs weighs each by its margin: -log sigmoid(beta z) by sigmoid(-beta z). Before the
+first update, z = 0 for every pair if the reference is the model. A loss without a reference (CPO,
+SimPO) has the model's own log ratio in the place of z.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import fmean, pstdev
+from typing import NamedTuple
+
+#: Of fewer pairs, any two numbers are in one order by chance.
+_FEWEST = 6
+#: Equal numbers differ by no more of their mean than this, in half precision.
+_EQUAL = 0.03
+
+
+class PaidAnswer(NamedTuple):
+    """An answer as the loss pays for it.
+
+    Attributes:
+        weight: The size of the weight of each of its tokens.
+        log_p: log P of all its paid tokens, in nats; NaN if unknown.
+        n_tokens: How many these are; NaN if unknown.
+        surplus: How much likelier its tokens are than the model's own would be, in nats a token.
+    """
+
+    weight: float
+    log_p: float
+    n_tokens: float
+    surplus: float = math.nan
+
+    @property
+    def mean(self) -> float:
+        """log P of a token."""
+        return self.log_p / max(self.n_tokens, 1.0)
+
+
+def explain_weights(pairs: Sequence[tuple[PaidAnswer, PaidAnswer]]) -> dict[str, float]:
+    """How well the model's own log P explains the weights of pairs.
+
+    `answers.explained` is 1 if all pairs weigh the same, by their answers or by all their tokens.
+    Else it is the highest rank correlation with what some losses weigh pairs by: the model's log
+    ratio, without a reference, or the probability of both answers.
+
+    Args:
+        pairs: Raised answers, each with its lowered one.
+    """
+    readable_pairs = [pair for pair in pairs if all(math.isfinite(paid.log_p) for paid in pair)]
+    if len(readable_pairs) < _FEWEST:
+        return {}
+    weights = [fmean((a.weight, b.weight)) for a, b in readable_pairs]
+    totals = [fmean((a.weight * a.n_tokens, b.weight * b.n_tokens)) for a, b in readable_pairs]
+    if min(map(_unevenness, (weights, totals))) <= _EQUAL:
+        return {"answers.explained": 1.0}
+    sums = [a.log_p - b.log_p for a, b in readable_pairs]
+    token_ratios = [a.mean - b.mean for a, b in readable_pairs]
+    explained = (
+        -rank_correlation(weights, sums),
+        -rank_correlation(totals, token_ratios),
+        rank_correlation(weights, [a.log_p + b.log_p for a, b in readable_pairs]),
+        rank_correlation(weights, [a.mean + b.mean for a, b in readable_pairs]),
+    )
+    by_surplus = [a.surplus + b.surplus for a, b in readable_pairs]
+    if all(map(math.isfinite, by_surplus)):
+        explained = (*explained, rank_correlation(weights, by_surplus))
+    return {"answers.explained": max(0.0, *explained)}
+
+
+def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float:
+    """The correlation of the ranks of two rows of numbers (Spearman); 0 if one is constant."""
+    a, b = _ranks(first), _ranks(second)
+    a_mean, b_mean = fmean(a), fmean(b)
+    product = sum((x - a_mean) * (y - b_mean) for x, y in zip(a, b, strict=True))
+    size = math.sqrt(sum((x - a_mean) ** 2 for x in a) * sum((y - b_mean) ** 2 for y in b))
+    return product / size if size else 0.0
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    """The rank of each number; equal ones share theirs."""
+    return [
+        fmean((sum(other < value for other in values), sum(other <= value for other in values)))
+        for value in values
+    ]
+
+
+def _unevenness(values: Sequence[float]) -> float:
+    return pstdev(values) / max(fmean(values), 1e-30)

@@ -1,0 +1,131 @@
+"""Whether answers belong to the prompts before them, from what both say.
+
+Answers often repeat rare pieces of their own prompt. If they repeat none of it, and
+many pieces of other prompts, one of both columns was shuffled, sorted or shifted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from statistics import fmean, pstdev
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from pellucid.typed import to_list
+from pellucid.vitals.taps.recorded_call import is_plain
+
+#: Most calls whose rows are kept, and rows of a call.
+_CALLS, _ROWS = 64, 16
+#: Tokens of a prompt (its last ones) and of an answer (its first ones) that are compared.
+_TOKENS = 96
+#: Pieces are runs of up to so many tokens; one that more of the prompts have than this is common.
+_LONGEST, _COMMON = 3, 0.02
+#: An answer is another prompt's if both share so many rare pieces, and no third text half as much.
+_PIECES, _CLEAR = 4, 2.0
+#: Fewer rows, or prompts, say nothing.
+_FEWEST = 48
+
+
+class Matches(NamedTuple):
+    """How answers match prompts.
+
+    Attributes:
+        n_answers: The answers that were compared.
+        n_others: The answers that clearly match another row's prompt.
+        own_match: How much better they match their own prompt than others, in standard errors.
+    """
+
+    n_answers: int
+    n_others: int
+    own_match: float
+
+
+class PromptAnswers:
+    """Collects the rows of the first training calls whose labels leave out a prompt."""
+
+    def __init__(self) -> None:
+        self._calls: list[tuple[Tensor, Tensor]] = []
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it collects no more."""
+        return len(self._calls) >= _CALLS
+
+    @property
+    def has_prompts(self) -> bool:
+        """Whether most rows of the first call begin with tokens that nothing pays for."""
+        rows = list(_split(*self._calls[0])) if self._calls else []
+        return bool(rows) and 2 * len(rows) > len(self._calls[0][0])
+
+    def add(self, ids: Tensor | None, labels: Any) -> None:
+        """Keep the rows of a training call.
+
+        Args:
+            ids: Its ids (rows, time).
+            labels: Its labels, of the same shape: negative at the prompt, and the ids behind it.
+        """
+        if self.is_full or ids is None or not isinstance(labels, Tensor) or ids.ndim != 2:
+            return
+        if labels.shape == ids.shape and not labels.is_floating_point() and is_plain(labels):
+            self._calls.append((ids[:_ROWS].clone(), labels[:_ROWS].detach().clone()))
+
+    def measure(self) -> Matches | None:
+        """How the answers match; None if the rows are too few, or have no prompts."""
+        rows = [row for ids, labels in self._calls for row in _split(ids, labels)]
+        return match(rows)
+
+
+def _split(ids: Tensor, labels: Tensor) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """The prompt and the answer of each row that has both, if the labels are the ids."""
+    all_ids: list[list[int]] = to_list(ids)
+    all_labels: list[list[int]] = to_list(labels)
+    for row, paid in zip(all_ids, all_labels, strict=True):
+        places = [place for place, label in enumerate(paid) if label >= 0]
+        if not places or places[0] < _LONGEST or any(row[p] != paid[p] for p in places):
+            continue
+        prompt, answer = row[: places[0]], [row[place] for place in places]
+        yield tuple(prompt[-_TOKENS:]), tuple(answer[:_TOKENS])
+
+
+def match(rows: Sequence[tuple[tuple[int, ...], tuple[int, ...]]]) -> Matches | None:
+    """Match each answer with all prompts, by the rare pieces that both have.
+
+    Args:
+        rows: Prompts and answers, as ids.
+    """
+    pairs = list(dict.fromkeys(rows))
+    prompts = list(dict.fromkeys(prompt for prompt, _ in pairs))
+    if min(len(pairs), len(prompts)) < _FEWEST:
+        return None
+    index: dict[tuple[int, ...], list[int]] = {}
+    for place, prompt in enumerate(prompts):
+        for piece in set(_pieces(prompt)):
+            index.setdefault(piece, []).append(place)
+    max_holders, total = max(2.0, _COMMON * len(prompts)), math.log(len(prompts))
+    places = {prompt: place for place, prompt in enumerate(prompts)}
+    n_others, gains = 0, list[float]()
+    for prompt, answer in pairs:
+        scores, counts = Counter[int](), Counter[int]()
+        for piece in set(_pieces(answer)):
+            holders = index.get(piece, [])
+            if len(holders) <= max_holders:
+                for holder in holders:
+                    scores[holder] += total - math.log(len(holders))  # type: ignore[assignment]
+                    counts[holder] += 1
+        own_score = scores.pop(places[prompt], 0.0)
+        gains.append(own_score - sum(scores.values()) / (len(prompts) - 1))
+        (best, score), (_, second) = (*scores.most_common(2), (0, 0.0), (0, 0.0))[:2]
+        is_clear = counts[best] >= _PIECES and score >= _CLEAR * max(second, own_score)
+        n_others += is_clear
+    error = pstdev(gains) / math.sqrt(len(gains))
+    return Matches(len(pairs), n_others, fmean(gains) / error if error else 0.0)
+
+
+def _pieces(ids: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """The runs of one to three tokens."""
+    for length in range(1, _LONGEST + 1):
+        for start in range(len(ids) - length + 1):
+            yield tuple(ids[start : start + length])

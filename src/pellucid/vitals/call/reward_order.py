@@ -1,0 +1,84 @@
+"""Whether answers with a higher reward become likelier, where a loop passes the reward of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from pellucid.typed import to_list
+from pellucid.vitals.call.answer_rows import RowReadings
+
+#: Fewer comparisons agree by chance.
+_FEWEST = 8
+#: Advantages, or rewards, that differ by less than this share of their size are equal.
+_EQUAL = 1e-3
+#: A loop passes the reward of each answer by one of these names.
+_NAMES = ("reward", "rewards", "train/reward", "train/rewards")
+
+
+def rows_of_rewards(numbers: Mapping[str, Tensor | float]) -> Tensor | None:
+    """The rewards of several answers among the numbers that a loop passes; None without them."""
+    for name in _NAMES:
+        value = numbers.get(name)
+        if isinstance(value, Tensor) and value.numel() > 1 and not value.is_complex():
+            return value.detach().flatten()
+    return None
+
+
+def agreement(
+    weights: Sequence[float], rewards: Sequence[float], prompts: Sequence[int]
+) -> float | None:
+    """Of two answers to a prompt, how often the one with the higher reward weighs more.
+
+    Args:
+        weights: What each answer weighs in the first gradient, negative where it becomes less
+            likely; not finite if unknown.
+        rewards: The reward of each.
+        prompts: A number for the prompt of each: answers to other prompts have other baselines.
+    """
+    weighed_rows = [
+        row for row in zip(weights, rewards, prompts, strict=True) if abs(row[0]) < torch.inf
+    ]
+    size = max((abs(weight) for weight, _, _ in weighed_rows), default=0.0)
+    span = max((abs(reward) for _, reward, _ in weighed_rows), default=0.0)
+    n_agreeing = n = 0
+    for i, (weight, reward, prompt) in enumerate(weighed_rows):
+        for other_weight, other_reward, other_prompt in weighed_rows[:i]:
+            gap, rise = weight - other_weight, reward - other_reward
+            if prompt == other_prompt and abs(gap) > _EQUAL * size and abs(rise) > _EQUAL * span:
+                n += 1
+                n_agreeing += (gap > 0) == (rise > 0)
+    return n_agreeing / n if n >= _FEWEST else None
+
+
+def compare_rewards(
+    rewards: Tensor,
+    n_rows: Sequence[int],
+    readings: Mapping[int, RowReadings],
+    prompts: Tensor | None,
+) -> dict[str, float]:
+    """The sign `answers.agreement`, if there is one reward for each row of the update.
+
+    Args:
+        rewards: The rewards of all rows.
+        n_rows: How many rows each call has.
+        readings: What the gradients of some calls showed of some of their rows.
+        prompts: The prompts of the rows of the first call, if they are known.
+    """
+    if len(rewards) != sum(n_rows):
+        return {}
+    places, weights, groups = list[int](), list[float](), list[int]()
+    for call, reading in sorted(readings.items()):
+        if not 0 <= call < len(n_rows):
+            continue
+        rows: list[int] = to_list(reading.rows)
+        places += [sum(n_rows[:call]) + row for row in rows]
+        weights += to_list(reading.weights)
+        starts = prompts if call == 0 else None
+        first_rows = None if starts is None else (starts[:, None] == starts).all(2).long().argmax(1)
+        groups += [-1 if first_rows is None else int(first_rows[row]) for row in rows]
+    values: list[float] = to_list(rewards)
+    share = agreement(weights, [values[place] for place in places], groups)
+    return {} if share is None else {"answers.agreement": share}

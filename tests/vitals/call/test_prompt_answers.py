@@ -1,0 +1,76 @@
+"""Answers that repeat their own prompts, those of other rows, or none."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+
+from pellucid.vitals.call.prompt_answers import PromptAnswers, match
+
+Row = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+def rows(n: int, *, shift: int, answers: str = "repeat") -> list[Row]:
+    """Prompts of 12 random ids, with answers that repeat six of the prompt `shift` rows on."""
+    draws = random.Random(0)
+    prompts = [tuple(draws.choices(range(1000), k=12)) for _ in range(n)]
+    foreign = [tuple(draws.choices(range(1000), k=6)) for _ in range(n)]
+    own = [prompts[(i + shift) % n][3:9] for i in range(n)]
+    return list(zip(prompts, own if answers == "repeat" else foreign, strict=True))
+
+
+def test_answers_of_their_own_prompts_match_them() -> None:
+    matches = match(rows(80, shift=0))
+    assert matches is not None
+    assert matches.own_match > 10
+    assert matches.n_others == 0
+
+
+@pytest.mark.parametrize("shift", [1, 40])
+def test_answers_of_other_prompts_match_those(shift: int) -> None:
+    matches = match(rows(80, shift=shift))
+    assert matches is not None
+    assert matches.own_match < 3
+    assert matches.n_others > 70
+
+
+def test_answers_in_words_of_their_own_match_none() -> None:
+    matches = match(rows(80, shift=0, answers="foreign"))
+    assert matches is not None
+    assert matches.n_others == 0
+
+
+def test_a_dialogue_whose_next_prompt_holds_the_answer_matches_its_own() -> None:
+    turns = [row[0] for row in rows(120, shift=0)]
+    dialogue = [(turns[i] + turns[i + 1], turns[i + 1][:2] + turns[i + 2]) for i in range(118)]
+    matches = match(dialogue)
+    assert matches is not None
+    assert matches.own_match > 5
+
+
+def test_few_rows_and_equal_prompts_say_nothing() -> None:
+    assert match(rows(20, shift=1)) is None
+    assert match([((1, 2, 3), answer) for _, answer in rows(80, shift=1)]) is None
+
+
+def test_rows_are_split_where_labels_begin() -> None:
+    answers = PromptAnswers()
+    for prompt, answer in rows(96, shift=1):
+        ids = torch.tensor([prompt + answer])
+        answers.add(ids, torch.where(torch.arange(18) < 12, -100, ids))
+    assert answers.is_full
+    matches = answers.measure()
+    assert matches is not None
+    assert matches.n_answers == 64
+
+
+def test_labels_that_are_other_ids_or_classes_are_left_out() -> None:
+    answers = PromptAnswers()
+    for prompt, answer in rows(60, shift=1):
+        ids = torch.tensor([prompt + answer])
+        answers.add(ids, ids + 1)
+        answers.add(ids, torch.tensor([1]))
+        answers.add(None, ids)
+    assert answers.measure() is None
