@@ -11,7 +11,12 @@ import torch
 from torch import nn
 
 from pellucid.diagnosis import Facts, History, Reading, declare, diagnose
-from pellucid.diagnosis.history.weight_shares import frozen_share, is_body_frozen, slow_share
+from pellucid.diagnosis.history.weight_shares import (
+    frozen_share,
+    is_body_frozen,
+    slow_share,
+    untrained_share,
+)
 from pellucid.vitals import Mark, MarkName
 from support import loops, odd_loops
 from support.courses import GUESSING, healthy
@@ -137,6 +142,12 @@ ROUNDED = Mark(n_seen=20, n_seeable=20, first=2, values=[0.5] * 20)
 AT_BOUND = Mark(n_seen=20, n_seeable=20, first=1, values=[0.3] * 20)
 NOISE = Mark(n_seen=20, n_seeable=20, first=2, values=[3.0] * 20)
 CUT = {"batch.cut_length": (Reading(1, 5.0, "sick"),)}
+ODD_MASKS = {
+    "targets.kin": (Reading(8, 0.4, "watch"),),
+    "targets.equal": (Reading(8, 1.1 / math.exp(GUESSING), ""),),
+    "targets.unbalanced": (Reading(1, 0.0, ""),),
+}
+UNEVEN = {"targets.equal": (Reading(8, 0.05, ""),)}
 LOWERED = Mark(n_seen=4, n_seeable=8, first=1, values=[1.0] * 4)
 
 
@@ -155,6 +166,17 @@ LOWERED = Mark(n_seen=4, n_seeable=8, first=1, values=[1.0] * 4)
             "LOS005",
         ),
         ({"signs": {"targets.gap": (Reading(24, 0.4, "sick"), Reading(40, 0.1, ""))}}, None),
+        ({"signs": {"targets.squashed": (Reading(9, 1.0, "sick"),)}}, "LOS008"),
+        ({"signs": {"targets.focus": (Reading(9, 30.0, "watch"),)}}, "LOS013"),
+        ({"signs": {"targets.focus": (Reading(9, 2.5, ""),)}}, None),
+        ({"signs": {"targets.one_number": (Reading(9, 1.0, "sick"),)}}, "LOS003"),
+        ({"signs": {"targets.unread": (Reading(1, 0.99, "sick"),)}}, "LOS003"),
+        ({"signs": {"targets.unclosed": (Reading(1, 1.0, "watch"),)}}, "DAT019"),
+        ({"signs": {"batch.decoder": (Reading(1, 1.0, "sick"),)}}, "DAT014"),
+        ({"signs": ODD_MASKS}, None),
+        ({"signs": ODD_MASKS, "losses": ((1, GUESSING), (150, GUESSING))}, "LOS003"),
+        ({"signs": ODD_MASKS | UNEVEN, "losses": ((1, GUESSING), (150, GUESSING))}, "FIT004"),
+        ({"facts": replace(healthy().facts, untrained=0.5)}, "GRD003"),
         ({"signs": {"batch.highest": (Reading(1, 0.7, "sick"),)}}, "DAT024"),
         ({"signs": CUT}, "DAT015"),
         ({"signs": CUT, "marks": {"same_length": LOWERED}}, None),
@@ -293,6 +315,33 @@ def test_most_weights_with_next_to_no_rate_are_named_and_a_frozen_teacher_is_not
     course = replace(healthy(), losses=tuple((n, GUESSING - n / 1000) for n in range(1, 201)))
     found = diagnose(replace(course, facts=replace(course.facts, slow=slow)))
     assert found[0].code == "OPT007"
+
+
+def test_frozen_blocks_that_were_never_trained_are_told_from_trained_ones() -> None:
+    def build() -> nn.ModuleDict:
+        blocks = [nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4)) for _ in range(2)]
+        for block in blocks:
+            nn.init.zeros_(block[0].bias)
+        return nn.ModuleDict({"blocks": nn.ModuleList(blocks), "head": nn.Linear(4, 2)})
+
+    model = build()
+    assert untrained_share(model) == 0
+    model["blocks"].requires_grad_(False)
+    assert untrained_share(model) == 1
+    with torch.no_grad():
+        model["blocks"][0][1].weight[0] += 0.1
+    assert untrained_share(model) == 0.5
+    teacher = build().requires_grad_(False)
+    assert untrained_share(nn.ModuleDict({"student": build(), "teacher": teacher})) == 0
+
+
+def test_an_encoder_with_names_of_its_decoder_is_no_copy_of_it() -> None:
+    def part(*names: str) -> nn.ModuleDict:
+        return nn.ModuleDict({name: nn.Linear(4, 4) for name in names})
+
+    both = nn.ModuleDict({"encoder": part("attention", "mlp"), "decoder": part("attention")})
+    both["encoder"].requires_grad_(False)
+    assert frozen_share(both) > 0.5
 
 
 @pytest.mark.parametrize(("end", "codes"), [(0.69, ["DAT009"]), (0.6, [])])

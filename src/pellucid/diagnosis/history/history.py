@@ -40,7 +40,8 @@ class Facts:
     `score_scale` is the factor of attention scores, in units of 1 / sqrt(d_head). `frozen` is the
     share of parameters that are not trained, `norm_eps` the largest eps of the norms. `slow` is the
     share whose rate is next to nothing of the highest of their optimiser; `frozen_body` says
-    whether no matrix of any block is trained.
+    whether no matrix of any block is trained. `untrained` is the share of the blocks' weights that
+    are frozen as they were drawn.
 
     Attributes:
         vocab_size: of the model.
@@ -95,6 +96,7 @@ class Facts:
     frozen: float | None = None
     slow: float | None = None
     frozen_body: bool | None = None
+    untrained: float | None = None
     norm_eps: float | None = None
     unigram: float | None = None
     bigram: float | None = None

@@ -15,7 +15,12 @@ from torch import nn
 from pellucid.diagnosis.expectations import Expectations
 from pellucid.diagnosis.finding import Finding, describe, limit
 from pellucid.diagnosis.history.history import Facts, History, Points, Reading
-from pellucid.diagnosis.history.weight_shares import frozen_share, is_body_frozen, slow_share
+from pellucid.diagnosis.history.weight_shares import (
+    frozen_share,
+    is_body_frozen,
+    slow_share,
+    untrained_share,
+)
 from pellucid.diagnosis.logs.columns import measures_of
 from pellucid.diagnosis.logs.history import of_objective
 from pellucid.diagnosis.probes.norm_placement import Frame, frame_of
@@ -157,6 +162,7 @@ def _facts(watched: WatchState, optimisers: Sequence[Any], rates: Points) -> Fac
         norm_eps=max((norm.facts.eps for norm in watched.anatomy.norms.values()), default=None),
         frozen=frozen_share(model),
         frozen_body=is_body_frozen(model),
+        untrained=untrained_share(model),
         slow=max((slow_share(optimiser) for optimiser in optimisers), default=None),
     )
 
