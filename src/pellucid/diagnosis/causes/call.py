@@ -90,6 +90,13 @@ def swapped_texts(view: HistoryView) -> Candidate | None:
     return in_encoder(view) or begins(view)
 
 
+def one_token(view: HistoryView) -> Candidate | None:
+    """Rows of one token, or a decoder that reads such rows."""
+    in_batch = Comparison("DAT014", "batch.one_token", (">", "share"), n=1)
+    in_decoder = Comparison("DAT014/decoder", "batch.decoder", (">", "share"), n=1)
+    return in_batch(view) or in_decoder(view)
+
+
 def shifted_rows(view: HistoryView) -> Candidate | None:
     """Rows whose targets stand at distances from their tokens that differ from row to row."""
     mark = view.history.marks.get("shifted")
@@ -177,8 +184,7 @@ CAUSES: tuple[Cause, ...] = (
     Comparison("ATT011", "call.hidden", (">", "share"), n=1),
     Comparison("LOS015", "targets.unmasked", (">", "share"), n=1),
     swapped_texts,
-    Comparison("DAT014", "batch.one_token", (">", "share"), n=1),
-    Comparison("DAT014/decoder", "batch.decoder", (">", "share"), n=1),
+    one_token,
     Comparison("DAT015", "batch.length", ("<", "length"), n=1),
     Comparison("DAT015/cut", "batch.cut_length", ("<", "cut"), n=1, condition=_is_always_as_long),
     Comparison("DAT024", "batch.highest", (">", "share"), n=1),
