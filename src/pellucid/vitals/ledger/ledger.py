@@ -176,7 +176,8 @@ class Ledger:
             metrics.record("targets.class_smoothing", class_smoothing(*self.events.lines))
             self.events.lines = None
         if self.events.kin:
-            kin, equal = torch.stack(self.events.kin).nanmean(0).unbind()
+            # 1, which is calm, where no batch had masks
+            kin, equal = torch.stack(self.events.kin).nanmean(0).nan_to_num(nan=1.0).unbind()
             metrics.record("targets.kin", kin)
             metrics.record("targets.equal", equal)
             self.events.kin = []
