@@ -11,7 +11,12 @@ import torch
 from torch import nn
 
 from pellucid.diagnosis import Facts, History, Reading, declare, diagnose
-from pellucid.diagnosis.history.weight_shares import frozen_share, is_body_frozen, slow_share
+from pellucid.diagnosis.history.weight_shares import (
+    frozen_share,
+    is_body_frozen,
+    slow_share,
+    untrained_share,
+)
 from pellucid.vitals import Mark, MarkName
 from support import loops, odd_loops
 from support.courses import GUESSING, healthy
@@ -146,6 +151,12 @@ IDLE = {
 WRITTEN = tuple(Reading(step, 15.0, "watch") for step in (21, 41, 61))
 AGAIN = {"update.written_again": (Reading(41, 1.0, ""), Reading(61, 1.0, ""))}
 SAWTOOTH = tuple((step, 3.0 - 0.05 * ((step - 1) % 20)) for step in range(1, 80))
+ODD_MASKS = {
+    "targets.kin": (Reading(8, 0.4, "watch"),),
+    "targets.equal": (Reading(8, 1.1 / math.exp(GUESSING), ""),),
+    "targets.unbalanced": (Reading(1, 0.0, ""),),
+}
+UNEVEN = {"targets.equal": (Reading(8, 0.05, ""),)}
 LOWERED = Mark(n_seen=4, n_seeable=8, first=1, values=[1.0] * 4)
 
 
@@ -164,6 +175,17 @@ LOWERED = Mark(n_seen=4, n_seeable=8, first=1, values=[1.0] * 4)
             "LOS005",
         ),
         ({"signs": {"targets.gap": (Reading(24, 0.4, "sick"), Reading(40, 0.1, ""))}}, None),
+        ({"signs": {"targets.squashed": (Reading(9, 1.0, "sick"),)}}, "LOS008"),
+        ({"signs": {"targets.focus": (Reading(9, 30.0, "watch"),)}}, "LOS013"),
+        ({"signs": {"targets.focus": (Reading(9, 2.5, ""),)}}, None),
+        ({"signs": {"targets.one_number": (Reading(9, 1.0, "sick"),)}}, "LOS003"),
+        ({"signs": {"targets.unread": (Reading(1, 0.99, "sick"),)}}, "LOS003"),
+        ({"signs": {"targets.unclosed": (Reading(1, 1.0, "watch"),)}}, "DAT019"),
+        ({"signs": {"batch.decoder": (Reading(1, 1.0, "sick"),)}}, "DAT014"),
+        ({"signs": ODD_MASKS}, None),
+        ({"signs": ODD_MASKS, "losses": ((1, GUESSING), (150, GUESSING))}, "LOS003"),
+        ({"signs": ODD_MASKS | UNEVEN, "losses": ((1, GUESSING), (150, GUESSING))}, "FIT004"),
+        ({"facts": replace(healthy().facts, untrained=0.5)}, "GRD003"),
         ({"signs": {"batch.highest": (Reading(1, 0.7, "sick"),)}}, "DAT024"),
         ({"signs": {"targets.renamed": (Reading(1, 1.0, "watch"),)}}, "DAT030"),
         ({"signs": {"targets.easiness": (Reading(1, 1.0, "watch"),)}}, "LOS030"),
@@ -319,6 +341,33 @@ def test_most_weights_with_next_to_no_rate_are_named_and_a_frozen_teacher_is_not
     course = replace(healthy(), losses=tuple((n, GUESSING - n / 1000) for n in range(1, 201)))
     found = diagnose(replace(course, facts=replace(course.facts, slow=slow)))
     assert found[0].code == "OPT007"
+
+
+def test_frozen_blocks_that_were_never_trained_are_told_from_trained_ones() -> None:
+    def build() -> nn.ModuleDict:
+        blocks = [nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4)) for _ in range(2)]
+        for block in blocks:
+            nn.init.zeros_(block[0].bias)
+        return nn.ModuleDict({"blocks": nn.ModuleList(blocks), "head": nn.Linear(4, 2)})
+
+    model = build()
+    assert untrained_share(model) == 0
+    model["blocks"].requires_grad_(False)
+    assert untrained_share(model) == 1
+    with torch.no_grad():
+        model["blocks"][0][1].weight[0] += 0.1
+    assert untrained_share(model) == 0.5
+    teacher = build().requires_grad_(False)
+    assert untrained_share(nn.ModuleDict({"student": build(), "teacher": teacher})) == 0
+
+
+def test_an_encoder_with_names_of_its_decoder_is_no_copy_of_it() -> None:
+    def part(*names: str) -> nn.ModuleDict:
+        return nn.ModuleDict({name: nn.Linear(4, 4) for name in names})
+
+    both = nn.ModuleDict({"encoder": part("attention", "mlp"), "decoder": part("attention")})
+    both["encoder"].requires_grad_(False)
+    assert frozen_share(both) > 0.5
 
 
 @pytest.mark.parametrize(("end", "codes"), [(0.69, ["DAT009"]), (0.6, [])])

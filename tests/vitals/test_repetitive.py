@@ -6,6 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from pellucid.batches import IGNORED
+from pellucid.vitals.call.row_content import one_token, without_masks
 from pellucid.vitals.taps.first_batch import repetitive
 
 TIME = 64
@@ -40,3 +42,22 @@ def test_half_a_row_does_not_count() -> None:
     ids = text()
     ids[0, : TIME // 3] = again([5, 9, 3])[: TIME // 3]
     assert float(repetitive(ids)) == 0
+
+
+def test_masks_do_not_hide_that_a_row_is_one_token() -> None:
+    mask, unknown = 3, 4
+    is_masked = torch.rand(8, TIME, generator=torch.Generator().manual_seed(1)) < 0.3
+    rows = torch.full((8, TIME), unknown)
+    ids, labels = rows.masked_fill(is_masked, mask), rows.masked_fill(~is_masked, IGNORED)
+    assert float(one_token(ids)) < 0.5
+    assert float(one_token(without_masks(ids, labels))) == 1
+    words = text() + 5
+    masked, labels = words.masked_fill(is_masked, mask), words.masked_fill(~is_masked, IGNORED)
+    assert torch.equal(without_masks(masked, labels), words)
+
+
+def test_bits_with_a_label_for_some_places_stay_as_they_are() -> None:
+    bits = torch.randint(2, 4, (8, TIME), generator=torch.Generator().manual_seed(1))
+    labels = bits.masked_fill(torch.arange(TIME) < TIME // 2, IGNORED)
+    assert torch.equal(without_masks(bits, labels), bits)
+    assert torch.equal(without_masks(bits, torch.zeros(8)), bits)

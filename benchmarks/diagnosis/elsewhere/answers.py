@@ -71,8 +71,7 @@ RIGHT: dict[str, tuple[str, ...]] = {
     "answers cut off before they begin": (*_NO_DIFFERENCE, "RLH002", "LOS004", "LOS011", "LOS016"),
     "answers of other prompts": ("LOS003",),
     "answers in capitals": (),
-    # the prompts are so long that TRL drops all rows but eight: `max_length` ends before an answer
-    "prompts without their template": ("DAT001",),
+    "prompts without their template": (),
     "every answer is worth the same": ("RLH001",),
     "reward with the wrong sign": ("RLH003",),
     "reward for one token alone": ("RLH004", "RLH005", "RLH007"),

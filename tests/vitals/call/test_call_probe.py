@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from pellucid.diagnosis import Finding, diagnose, history_of_watch
 from pellucid.vitals import Watch, watch
 from pellucid.vitals.call.arguments import Arguments
+from pellucid.vitals.call.positions import PositionNotes
 from pellucid.vitals.call.text_rows import hidden_tokens
 from pellucid.vitals.taps.recorded_call import Call
 
@@ -427,3 +428,11 @@ def test_call_that_cannot_be_repeated_ends_no_training() -> None:
         optimizer.step()
     assert "only what was there" in w.guard.off["call.inputs"]
     assert w.updates == 1
+
+
+def test_ids_that_a_table_of_positions_counts_are_no_positions() -> None:
+    ids = torch.tensor([[9, 3, 8, 1, 7, 2]] * 2)
+    for source in (None, ids + 1):
+        notes = PositionNotes(ids, source)
+        notes.note("embed_positions", nn.Embedding(4, 4), (ids if source is None else source,))
+        assert notes.signs() == {}

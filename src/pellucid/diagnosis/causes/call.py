@@ -107,12 +107,35 @@ def swapped_texts(view: HistoryView) -> Candidate | None:
     return in_encoder(view) or begins(view)
 
 
+def one_token(view: HistoryView) -> Candidate | None:
+    """Rows of one token, or a decoder that reads such rows."""
+    in_batch = Comparison("DAT014", "batch.one_token", (">", "share"), n=1)
+    in_decoder = Comparison("DAT014/decoder", "batch.decoder", (">", "share"), n=1)
+    return in_batch(view) or in_decoder(view)
+
+
 def shifted_rows(view: HistoryView) -> Candidate | None:
     """Rows whose targets stand at distances from their tokens that differ from row to row."""
     mark = view.history.marks.get("shifted")
     if mark is None or mark.n_seen < limit("LOS003", "times") or len(set(mark.values)) < 2:
         return None
     return suspect_mark("LOS003/rows", mark, value=max(mark.values))
+
+
+def by_lot(view: HistoryView) -> Candidate | None:
+    """Labels of masked places that are no tokens of the text, and all equally frequent.
+
+    Rare words that are chosen to be masked are no other tokens of the text either, but they are
+    not equally frequent. In a text that is drawn by lot, masked tokens are as all others.
+    """
+    kin, equal, size = view.usual("targets.kin"), view.usual("targets.equal"), view.facts.vocab_size
+    if kin is None or equal is None or size is None or kin > limit("LOS003", "kin"):
+        return None
+    if equal * size > limit("LOS003", "even") or view.goes_well:
+        return None
+    if view.updates < limit("LOS003", "long") or view.first("targets.unbalanced") is None:
+        return None  # outputs may be of another kind than the tokens that are read
+    return suspect("LOS003/kin", value=kin, even=equal * size, step=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +175,11 @@ CAUSES: tuple[Cause, ...] = (
     shifted_rows,
     Comparison("LOS019", "targets.class_weights", (">", "factor"), n=1),
     Comparison("LOS013/classes", "targets.class_smoothing", (">", "smoothing"), n=1),
+    by_lot,
+    Comparison("LOS003/unread", "targets.unread", (">", "unread"), n=1),
+    Comparison("LOS013/focus", "targets.focus", (">", "focus"), n=1),
+    Comparison("LOS008/classes", "targets.squashed", (">", "squashed"), n=1),
+    Comparison("LOS003/number", "targets.one_number", (">", "number"), n=1),
     Comparison("LOS005/balance", "targets.unbalanced", (">", "balance"), n=1),
     Comparison("LOS005/untouched", "targets.untouched", (">", "untouched"), n=1),
     of_probabilities,
@@ -173,7 +201,7 @@ CAUSES: tuple[Cause, ...] = (
     Comparison("ATT011", "call.hidden", (">", "share"), n=1),
     Comparison("LOS015", "targets.unmasked", (">", "share"), n=1),
     swapped_texts,
-    Comparison("DAT014", "batch.one_token", (">", "share"), n=1),
+    one_token,
     Comparison("DAT015", "batch.length", ("<", "length"), n=1),
     Comparison("DAT015/cut", "batch.cut_length", ("<", "cut"), n=1, condition=_is_always_as_long),
     Comparison("LOS030", "targets.easiness", (">", "share"), n=1),
@@ -191,6 +219,7 @@ CAUSES: tuple[Cause, ...] = (
     Comparison("DAT024", "batch.highest", (">", "share"), n=1),
     Comparison("DAT016", "batch.doubled_start", (">", "share"), n=1),
     Comparison("DAT019/call", "targets.unended", (">", "share"), n=1),
+    Comparison("DAT019/targets", "targets.unclosed", (">", "share"), n=1),
     Comparison("DAT019/absent", "targets.endless", (">", "share"), n=1),
     Comparison("LOS018", "targets.head", (">", "share"), n=1),
     Comparison("LOS017", "targets.shared", (">", "tokens"), n=1),

@@ -115,7 +115,13 @@ def cut_off_blocks(view: HistoryView) -> Candidate | None:
 
 
 def mostly_frozen(view: HistoryView) -> Candidate | None:
-    """All blocks of a model with new weights are frozen; or a part, and it learns little."""
+    """All blocks of a model with new weights are frozen; or a part, and it learns little.
+
+    Blocks that were frozen as they were drawn tell of themselves, whatever the loss is of.
+    """
+    untrained = view.facts.untrained or 0.0
+    if untrained >= limit("GRD003", "share") and view.updates >= limit("GRD003", "updates"):
+        return suspect("GRD003/untrained", share=untrained, step=0, severity="warn")
     frozen, is_new = view.facts.frozen, view.fresh and None not in (view.start, view.guessing)
     is_long = view.updates >= limit("GRD003", "updates")
     if frozen is None or frozen < limit("GRD003", "share") or not is_new or not is_long:

@@ -41,7 +41,8 @@ class Facts:
     share of parameters that are not trained, `norm_eps` the largest eps of the norms. `slow` is the
     share whose rate is next to nothing of the highest of their optimiser; `frozen_body` says
     whether no matrix of any block is trained, and `has_prompts` whether rows of labels begin with
-    tokens that nothing pays for.
+    tokens that nothing pays for. `untrained` is the share of the blocks' weights that are frozen as
+    they were drawn.
 
     Attributes:
         vocab_size: of the model.
@@ -97,6 +98,7 @@ class Facts:
     slow: float | None = None
     frozen_body: bool | None = None
     has_prompts: bool | None = None
+    untrained: float | None = None
     norm_eps: float | None = None
     unigram: float | None = None
     bigram: float | None = None

@@ -16,7 +16,12 @@ from pellucid.diagnosis.expectations import Expectations
 from pellucid.diagnosis.finding import Finding
 from pellucid.diagnosis.history.history import Facts, History, Points, Reading
 from pellucid.diagnosis.history.loop_findings import examine_loop
-from pellucid.diagnosis.history.weight_shares import frozen_share, is_body_frozen, slow_share
+from pellucid.diagnosis.history.weight_shares import (
+    frozen_share,
+    is_body_frozen,
+    slow_share,
+    untrained_share,
+)
 from pellucid.diagnosis.logs.columns import measures_of
 from pellucid.diagnosis.logs.history import of_objective
 from pellucid.diagnosis.probes.norm_placement import Frame, frame_of
@@ -163,6 +168,7 @@ def _facts(watched: WatchState, optimisers: Sequence[Any], rates: Points) -> Fac
         frozen=frozen_share(model),
         frozen_body=is_body_frozen(model),
         has_prompts=None if watched.prompt_answers is None else watched.prompt_answers.has_prompts,
+        untrained=untrained_share(model),
         slow=max((slow_share(optimiser) for optimiser in optimisers), default=None),
     )
 

@@ -8,6 +8,7 @@ from torch import nn
 
 from pellucid.diagnosis.finding import limit
 from pellucid.vitals import number_in
+from pellucid.vitals.taps.recorded_call import is_plain
 
 
 def frozen_share(model: nn.Module) -> float:
@@ -16,11 +17,61 @@ def frozen_share(model: nn.Module) -> float:
     A teacher or a slow copy beside the model, with names like those of what is trained, is no part
     of it.
     """
-    named = [(name.partition(".")[2], parameter) for name, parameter in model.named_parameters()]
-    trained = {name for name, parameter in named if parameter.requires_grad}
-    counted = [p for name, p in named if p.requires_grad or name not in trained]
+    copies = _copies(model)
+    counted = [p for name, p in model.named_parameters() if name.partition(".")[0] not in copies]
     n_frozen = sum(parameter.numel() for parameter in counted if not parameter.requires_grad)
     return n_frozen / max(1, sum(parameter.numel() for parameter in counted))
+
+
+def _copies(model: nn.Module) -> set[str]:
+    """The parts of a model that are frozen, and all of whose weights another part trains.
+
+    An encoder has weights of the names of its decoder's, and others that the decoder lacks.
+    """
+    trained: dict[str, set[str]] = {}
+    names: dict[str, set[str]] = {}
+    for name, parameter in model.named_parameters():
+        part, _, inner_name = name.partition(".")
+        names.setdefault(part, set()).add(inner_name)
+        if parameter.requires_grad:
+            trained.setdefault(part, set()).add(inner_name)
+    return {
+        part
+        for part, inner_names in names.items()
+        if part not in trained and any(inner_names <= other for other in trained.values())
+    }
+
+
+def untrained_share(model: nn.Module) -> float:
+    """The share of the blocks' weights that are frozen as they were drawn.
+
+    Gains of norms and biases begin at exactly 1 or 0. One update moves them, and no later one
+    brings all of them back. So a frozen block whose vectors all hold one of these numbers has never
+    been trained. A block without vectors counts as trained.
+    """
+    blocks: dict[str, list[nn.Parameter]] = {}
+    copies = _copies(model)
+    for name, parameter in model.named_parameters():
+        parts = name.split(".")
+        depth = next((i for i, part in enumerate(parts) if part.isdigit()), None)
+        if depth is not None and parts[0] not in copies:
+            blocks.setdefault(".".join(parts[: depth + 1]), []).append(parameter)
+    n_untrained = sum(_size(block) for block in blocks.values() if _is_as_drawn(block))
+    return n_untrained / max(1, sum(map(_size, blocks.values())))
+
+
+def _size(block: list[nn.Parameter]) -> int:
+    return sum(parameter.numel() for parameter in block)
+
+
+def _is_as_drawn(block: list[nn.Parameter]) -> bool:
+    """Whether no weight of a block is trained, and all its vectors are ones or zeros."""
+    if any(parameter.requires_grad or not is_plain(parameter) for parameter in block):
+        return False
+    vectors = [parameter.detach() for parameter in block if parameter.ndim == 1]
+    return bool(vectors) and all(
+        bool((vector == vector[:1]).all() and vector[0] in (0.0, 1.0)) for vector in vectors
+    )
 
 
 def is_body_frozen(model: nn.Module) -> bool:

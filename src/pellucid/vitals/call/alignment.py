@@ -80,9 +80,9 @@ def _chance(inputs: Tensor, targets: Tensor) -> float:
 def _share(inputs: Tensor, targets: Tensor, offset: int) -> float:
     width = min(inputs.shape[1], targets.shape[1])
     first, last = max(0, -offset), min(width, inputs.shape[1] - offset)
-    paid = targets[:, first:last]
-    if paid.shape[1] <= 0:
+    if last <= first:
         return 0.0
+    paid = targets[:, first:last]
     n = int((paid != IGNORED).sum())
     if n < FEWEST:
         return 0.0

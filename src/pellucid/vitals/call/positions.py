@@ -22,9 +22,12 @@ class PositionNotes:
 
     Args:
         inputs: (rows, time, ...) of the call.
+        source: The encoder's ids, if a decoder reads the inputs.
     """
 
-    def __init__(self, inputs: Tensor) -> None:
+    def __init__(self, inputs: Tensor, source: Tensor | None = None) -> None:
+        #: some tables of positions are given the ids, and count them
+        self._texts = [inputs] if source is None else [inputs, source]
         self._time = inputs.shape[1] if inputs.ndim > 1 else 0
         self._lengths = {1, len(inputs)} - {self._time}
         self._constant: dict[str, float] = {}
@@ -36,12 +39,15 @@ class PositionNotes:
         if self._time < _FEWEST or not _NAMES.search(words):
             return
         for tensor in arguments:
-            if _is_positions(tensor, self._time):
+            if _is_positions(tensor, self._time) and not self._is_text(tensor):
                 rows = tensor.reshape(-1, self._time)
                 equal = (rows == rows[:, :1]).all(1).double().mean()
                 self._constant[name] = min(float(equal), self._constant.get(name, 1.0))
                 if len(rows) in self._lengths:  # not a table of distances
                     self._falling[name] = falling(rows)
+
+    def _is_text(self, tensor: Tensor) -> bool:
+        return any(torch.equal(tensor, text) for text in self._texts)
 
     def signs(self) -> dict[str, float]:
         """The share of rows with one position for all, and of steps back, least of the modules."""

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pellucid.batches import IGNORED
 from pellucid.training import Guard
-from pellucid.vitals.call import documents, target_rows, text_rows
+from pellucid.vitals.call import decoder_rows, documents, target_rows, text_rows
 from pellucid.vitals.call.alignment import (
     Alignment,
     alignment,
@@ -146,7 +146,7 @@ class CallProbe:
         if not is_text:
             is_changed[: count_changed(arguments.inputs)] = True
         variant = with_changes(arguments, arguments.ids, is_changed.to(arguments.inputs.device))
-        notes = PositionNotes(arguments.inputs)
+        notes = PositionNotes(arguments.inputs, arguments.tensor(arguments.source))
         with self._repeat.noting(notes.note):
             before = self._repeat(arguments)
         if before is None or variant is None or len(before) != len(arguments.inputs):
@@ -181,6 +181,7 @@ class CallProbe:
         before: Tensor,
     ) -> dict[str, float]:
         """What the outputs depend on, where that makes a target readable or hides its context."""
+        arguments = self._call.arguments
         earlier = [changes[row, :first] for row, (first, _, _) in enumerate(places) if first]
         future = self._over_rounding(max((float(e.max()) for e in earlier), default=0.0))
         if tokens is None or targets is None or aligned is None:
@@ -193,12 +194,15 @@ class CallProbe:
         if is_masked(tokens, targets) or is_masked(tokens[:, 1:], targets[:, :-1]):
             starts = [first for first, _, _ in places]
             movement = future or self._move_of_later(before, starts)
-            return self._drop_hidden({"call.right": future}) if movement else {}
+            signs = {"targets.padding": target_rows.paid_padding(arguments, tokens, targets)}
+            return signs | (self._drop_hidden({"call.right": future}) if movement else {})
         dense = float((targets != IGNORED).double().mean())
-        if future and self._call.arguments.source is None:
-            mask = self._call.arguments.tensor(self._call.arguments.mask)
-            return {"targets.foreign": foreign(tokens, targets, mask)}
-        if future or dense < _DENSE or self._call.arguments.source is not None:
+        if future and arguments.source is None:
+            padding = target_rows.paid_padding(arguments, tokens, targets)
+            mask = arguments.tensor(arguments.mask)
+            strange = foreign(tokens, targets, mask)
+            return {"targets.padding": padding, "targets.foreign": strange}
+        if future or dense < _DENSE or arguments.source is not None:
             return {}
         paid, ids = self._call.paid, self._call.ids
         signs = {"targets.strange": 1 - aligned.share} if aligned.is_partial else {}
@@ -245,12 +249,7 @@ class CallProbe:
         signs: dict[str, float] = {}
         if before is not None and after is not None:
             signs |= self._drop_hidden({"call.source": float(change(before, after).max())})
-        tokens, targets = self._tokens_and_targets()
-        if targets is not None and arguments.starts:
-            signs["targets.started"] = target_rows.only_targets_start(arguments, source, targets)
-        if tokens is None or targets is None or alignment(tokens, targets).is_clear:
-            return signs
-        return signs | {"targets.swapped": alignment(source, targets).share}
+        return signs | decoder_rows.measure(arguments, source, *self._tokens_and_targets())
 
     def _measure_padding(self) -> dict[str, float]:
         """Whether outputs are the same without the padding at the end of a row."""

@@ -28,6 +28,24 @@ def repetitive(ids: Tensor) -> Tensor:
     return (torch.stack(shares).amax(0) > _REPEATED_SHARE).double().mean()
 
 
+def without_masks(ids: Tensor, labels: object) -> Tensor:
+    """The ids (batch, time) with their labels in the place of masks; the ids if there are none.
+
+    A mask is the id of more than half of the places that are paid for, and no label.
+
+    Args:
+        ids: The ids that a model reads.
+        labels: What it is paid for; of the same shape if it is a token for each place.
+    """
+    if not isinstance(labels, Tensor) or labels.shape != ids.shape or labels.is_floating_point():
+        return ids
+    is_paid = labels >= 0
+    mask = ids.float().masked_fill(~is_paid, math.nan).nanmedian()
+    is_masked = is_paid & (ids == mask)
+    is_label = ((labels == mask) & is_paid).any()
+    return torch.where(is_masked & ~is_label, labels, ids)
+
+
 def one_token(ids: Tensor) -> Tensor:
     """The share of rows (batch, time) that hold hardly more than one id; 0 for zeros and ones.
 

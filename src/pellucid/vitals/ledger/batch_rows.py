@@ -159,3 +159,15 @@ def _is_like(values: Any, ids: Tensor) -> bool:
         and values.shape[1] == ids.shape[1]
         and not values.is_floating_point()
     )
+
+
+def class_range(labels: Int[Tensor, " rows"]) -> Int[Tensor, " 2"]:
+    """The lowest and the highest class; -1 twice if all labels are ignored.
+
+    Args:
+        labels: Of each row; below 0 where it is ignored.
+    """
+    highest = labels.amax()
+    ignored = torch.full_like(labels, torch.iinfo(labels.dtype).max)
+    lowest = torch.where(labels < 0, ignored, labels).amin()
+    return torch.stack([torch.minimum(lowest, highest), highest]).clamp_min(-1)

@@ -19,6 +19,7 @@ from pellucid.vitals.ledger.pulls import (
     smoothing_sums,
     token_pulls,
 )
+from pellucid.vitals.ledger.row_losses import RowLosses, row_outputs
 from pellucid.vitals.ledger.witnesses import gradient_numbers, numbers_of
 from pellucid.vitals.taps.hooks import Hook, Hooks, LastingHook
 from pellucid.vitals.taps.outputs import logits_of
@@ -39,6 +40,10 @@ class Batches(Protocol):
 
     def rows(self) -> Rows | None:
         """Its first rows."""
+        ...
+
+    def kinship(self) -> Tensor | None:
+        """The kinship of its masked tokens and the others, and how often those are equal."""
         ...
 
     def class_range(self) -> Tensor | None:
@@ -69,6 +74,10 @@ class Events:
         self.lines: tuple[Tensor, int] | None = None
         #: the rows of each class, and what they weigh in the loss, as far as was measured
         self.classes: Tensor | None = None
+        #: what the losses of an open page make of their rows
+        self.rows = RowLosses()
+        #: the kinship of masked tokens and others in each update of an open page
+        self.kin: list[Tensor] = []
         #: on a parameter, while a page is open
         self.arrival_hooks = Hooks(guard, LastingHook)
         self._batches: Batches | None = None
@@ -90,6 +99,8 @@ class Events:
         self.outputs: list[Tensor] = []
         #: of each of these: the share of targets that follow, and of places that are pushed down
         self.pulls: list[Tensor] = []
+        #: the lowest and the highest class that the loss names, if the model is given no labels
+        self.class_range: Tensor | None = None
         self._pending: tuple[Tensor, Tensor | None] | None = None
 
     def attach_to_model(self, model: nn.Module, hooks: Hooks, batches: Batches | None) -> None:
@@ -138,6 +149,8 @@ class Events:
         if self.records or self.measures_gap:
             ids, labels = (None, None) if self._batches is None else self._batches.latest()
             of_rows = class_logits(output, labels)
+            if of_rows is None and self.records and ids is not None:
+                self._watch_rows(output, len(ids))
             is_due = of_rows is not None or self.measures_outputs or self.measures_gap
             logits = (logits_of(output) if of_rows is None else of_rows) if is_due else None
             if logits is not None and logits.requires_grad and is_plain(logits):
@@ -145,6 +158,27 @@ class Events:
                 measure = partial(self._measure_outputs, row_logits, ids, labels)
                 hook = Hook(self._guard, "gradients of logits", measure)
                 cast("Any", logits).register_hook(hook)
+
+    def _watch_rows(self, output: Any, rows: int) -> None:
+        """Measure the gradient of outputs (rows, classes) whose labels the model is not given."""
+        values = row_outputs(output, rows)
+        if values is None or not values.requires_grad or not is_plain(values):
+            return
+        before = values.detach().clone()
+
+        def measure(gradient: Tensor) -> None:
+            labels = self.rows.measure(gradient.detach(), before, None)
+            if labels is None:
+                return
+            is_class = labels >= 0
+            low = labels.masked_fill(~is_class, before.shape[1]).amin()
+            low = torch.where(is_class.any(), low, -1)
+            self.class_range = torch.stack([low, labels.amax().clamp_min(-1)])
+            if self.measures_outputs:
+                sums = class_pulls(gradient.detach(), before, labels)
+                self.classes = sums if self.classes is None else self.classes + sums
+
+        cast("Any", values).register_hook(Hook(self._guard, "gradients of rows", measure))
 
     def _measure_outputs(
         self, logits: Tensor | None, ids: Tensor | None, labels: Any, gradient: Tensor
@@ -161,6 +195,7 @@ class Events:
         if logits is not None and self.records:
             sums, n = self.lines or (0, 0)
             self.lines = (sums + smoothing_sums(gradient, logits, labels), n + 1)
+            self.rows.measure(gradient, logits, labels)
         if not (self.records and self.measures_outputs):
             return
         of_places = sampled.abs().sum(-1, dtype=torch.float32)

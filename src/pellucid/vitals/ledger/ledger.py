@@ -175,6 +175,14 @@ class Ledger:
         if self.events.lines is not None:
             metrics.record("targets.class_smoothing", class_smoothing(*self.events.lines))
             self.events.lines = None
+        if self.events.kin:
+            # 1, which is calm, where no batch had masks
+            kin, equal = torch.stack(self.events.kin).nanmean(0).nan_to_num(nan=1.0).unbind()
+            metrics.record("targets.kin", kin)
+            metrics.record("targets.equal", equal)
+            self.events.kin = []
+        for id, value in self.events.rows.take_signs().items():
+            metrics.record(id, value)
         self._previous = page.after[len(rows) - 1]
         self._page, self._rows = None, []
         self.events.arrival_hooks.remove()
@@ -254,7 +262,11 @@ class Ledger:
         page.texts[place] = None if self._batches is None else self._batches.rows()
         ids, labels = (None, None) if self._batches is None else self._batches.latest()
         page.masks[place] = None if ids is None else masked_places(ids, labels)
+        kin = None if self._batches is None else self._batches.kinship()
+        if kin is not None:
+            events.kin.append(kin)
         classes = None if self._batches is None else self._batches.class_range()
+        classes = events.class_range if classes is None else classes
         if classes is not None:
             page.classes[place] = classes
 

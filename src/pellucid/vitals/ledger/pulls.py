@@ -73,7 +73,8 @@ def shift_of_rows(
 ) -> Float[Tensor, ""]:
     """How far the targets of a row are from the next ids, the farthest row; -1 if it is unknown.
 
-    A row counts if nearly all of its targets are ids of the row at one distance.
+    A row counts if nearly all of its targets are ids of the row at one distance, and no more than
+    half of them are one id: padding stands at many distances from itself.
 
     Args:
         gradient: Of the loss by the logits.
@@ -95,7 +96,9 @@ def shift_of_rows(
     ) / n_paid.clamp_min(1)[:, None]
     best = shares.argmax(1)
     # of a row that repeats itself, the next place counts
-    is_clear = (n_paid >= _FEWEST_PAID) & (shares.amax(1) > _CLEAR)
+    usual = targets.float().masked_fill(~is_paid, torch.nan).nanmedian(1, keepdim=True).values
+    n_usual = ((targets == usual) & is_paid).sum(1)
+    is_clear = (n_paid >= _FEWEST_PAID) & (shares.amax(1) > _CLEAR) & (2 * n_usual <= n_paid)
     shifts = (distances[best] - 1).abs() * (shares[:, time] < _CLEAR)
     return torch.where(is_clear, shifts.float(), unknown).amax()
 

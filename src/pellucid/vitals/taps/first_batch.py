@@ -15,11 +15,12 @@ from pellucid.batches import IGNORED
 from pellucid.model.facts import TransformerFacts, UnknownFacts, model_facts
 from pellucid.vitals.async_metrics import AsyncMetrics
 from pellucid.vitals.call.answers import Answers
+from pellucid.vitals.call.kinship import kinship_of_masked
 from pellucid.vitals.call.paid_targets import PaidTargets, first_places, paid_targets
 from pellucid.vitals.call.prompt_answers import PromptAnswers
-from pellucid.vitals.call.row_content import FEWEST, LONG, one_token, repetitive
+from pellucid.vitals.call.row_content import FEWEST, LONG, one_token, repetitive, without_masks
 from pellucid.vitals.label_baselines import Baselines, baselines
-from pellucid.vitals.ledger.batch_rows import Rows, first_rows
+from pellucid.vitals.ledger.batch_rows import Rows, class_range, first_rows
 from pellucid.vitals.model_parts import unwrap
 from pellucid.vitals.probe import Probe
 from pellucid.vitals.taps.hooks import Hooks
@@ -134,13 +135,20 @@ class FirstBatch:
         """The ids and the labels of the latest call, None for what it does not have."""
         return self._ids, self._ids_labels
 
+    def kinship(self) -> Tensor | None:
+        """What `kinship_of_masked` gives of the latest batch; None without ids."""
+        ids = self._ids
+        if ids is None or ids.ndim != 2:
+            return None
+        return kinship_of_masked(ids, self._ids_labels, self._ids_mask)
+
     def class_range(self) -> Tensor | None:
         """The lowest and the highest label of the latest batch, if rows have one class each."""
         labels = self._ids_labels
         is_whole = isinstance(labels, Tensor) and not labels.is_floating_point()
         if not is_whole or labels.ndim != 1 or len(labels) < _CLASSED or not is_plain(labels):
             return None
-        return torch.stack([*labels.aminmax()])
+        return class_range(labels)
 
     def record(self, metrics: AsyncMetrics) -> None:
         """Record a number that identifies the latest batch, and the share of repetitive rows."""
@@ -150,7 +158,8 @@ class FirstBatch:
         places = torch.arange(flat.shape[0], device=flat.device) % 97 + 1
         metrics.record("batch", (flat * places).sum())  # a checksum of its ids
         if self._ids.ndim == 2 and self._ids.shape[1] >= FEWEST:
-            metrics.record("batch.one_token", one_token(self._ids))
+            texts = without_masks(self._ids, self._ids_labels)
+            metrics.record("batch.one_token", one_token(texts))
         if self._ids.ndim == 2 and self._ids.shape[1] >= LONG:
             metrics.record("batch.repetitive", repetitive(self._ids))
 

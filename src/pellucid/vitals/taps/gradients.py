@@ -9,7 +9,7 @@ Norms are over all numbers of a gradient. Other signs are measured on a sample o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import torch
@@ -34,6 +34,9 @@ class Gradients:
         self._anatomy = anatomy
         self._optimisers = tuple(optimisers)
         self._depth = {name: anatomy.block_of(name) for name in anatomy.parameters}
+        #: the weights up to the last block: those behind it that have no gradient, where all of
+        #: these have one, belong to an output that the loss does not use, such as a pooler's
+        self._trunk = _up_to_last(self._depth)
         self._sharing = anatomy.sharing
         #: the names and samples of the last reading
         self._last: tuple[list[str], Tensor] | None = None
@@ -49,7 +52,8 @@ class Gradients:
         self._names: list[str] = []
         self._norms: list[Tensor] = []
         self._joined_samples: list[Tensor] = []
-        self._n_missing = self._n_expected = 0
+        self._missing: list[str] = []
+        self._n_expected = 0
         self._is_half = False
         is_single = len(self._optimisers) < 2
         self._groups = {} if is_single else groups_by_parameter(self._optimisers)
@@ -63,7 +67,7 @@ class Gradients:
             if not self._groups or self._steps_in(optimiser, parameter)
         }
         no_gradient = [name for name, parameter in parameters.items() if parameter.grad is None]
-        self._n_missing += sum(self._takes_part(name) for name in no_gradient)
+        self._missing += [name for name in no_gradient if self._takes_part(name)]
         self._n_expected += len(parameters)
         gradients = [
             (name, parameter.grad)
@@ -117,7 +121,8 @@ class Gradients:
     @torch.no_grad()
     def record(self, metrics: AsyncMetrics) -> None:
         """Record the signs of the gathered gradients: the update is done."""
-        share = self._n_missing / max(1, self._n_expected)
+        is_cut = any(name in self._trunk for name in self._missing)
+        share = len(self._missing) / max(1, self._n_expected) if is_cut else 0.0
         metrics.record("gradient.missing", torch.tensor(share, device="cpu"))
         if self._norms:
             norms = torch.cat([norms.to(self._norms[0].device) for norms in self._norms])
@@ -193,6 +198,13 @@ class Gradients:
             depth = torch.tensor([d for _, d in pairs], dtype=torch.long, device=device)
             self._indices = (names, indices, depth)
         return self._indices[1:]
+
+
+def _up_to_last(depths: Mapping[str, int | None]) -> frozenset[str]:
+    """The names up to the last one that lies in a block; all of them without blocks."""
+    names = list(depths)
+    last = max((i for i, name in enumerate(names) if depths[name] is not None), default=len(names))
+    return frozenset(names[: last + 1])
 
 
 def _divisor(optimiser: torch.optim.Optimizer | None) -> Tensor | None:

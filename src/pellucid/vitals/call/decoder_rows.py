@@ -1,0 +1,105 @@
+"""What the decoder of a model with an encoder reads, and what its rows are paid for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from pellucid.batches import IGNORED
+from pellucid.vitals.call import target_rows
+from pellucid.vitals.call.alignment import alignment, unrelated
+from pellucid.vitals.call.arguments import Arguments
+from pellucid.vitals.call.kinship import kinship
+from pellucid.vitals.call.text_rows import various
+
+#: Fewer targets of a row say nothing, and fewer rows.
+_FEWEST_TARGETS, _FEWEST_ROWS = 4, 2
+#: Targets are cut short if the model has room for so many times their number.
+_ROOM = 4
+#: Two texts are of one kind from this kinship on, as far as a few rows show it; a decoder that is
+#: given its source is meant, from such a share of it on.
+_KIN, _COPIED = 0.2, 0.5
+
+
+def measure(
+    arguments: Arguments,
+    source: Int[Tensor, "rows length"],
+    tokens: Int[Tensor, "rows time"] | None,
+    targets: Int[Tensor, "rows time"] | None,
+) -> dict[str, float]:
+    """The signs of a decoder's rows.
+
+    Args:
+        arguments: The call.
+        source: The ids that the encoder reads.
+        tokens: The ids that the decoder reads.
+        targets: The target of each place, `IGNORED` where nothing is paid for.
+    """
+    signs: dict[str, float] = {}
+    if targets is not None and arguments.starts:
+        signs["targets.started"] = target_rows.only_targets_start(arguments, source, targets)
+    if tokens is None or targets is None:
+        return signs
+    is_paid = targets != IGNORED
+    # the mask of the call is the encoder's
+    signs["targets.padding"] = target_rows.paid_padding(
+        replace(arguments, mask=None), tokens, targets
+    )
+    signs["batch.decoder"] = blind_rows(tokens, targets, is_paid)
+    if arguments.ends:
+        signs["targets.unclosed"] = unclosed_rows(arguments, targets, is_paid)
+    if alignment(tokens, targets).is_clear:
+        return signs
+    signs["targets.swapped"] = alignment(source, targets).share
+    is_copy = alignment(source, tokens).share > _COPIED
+    if not is_copy and float(kinship(tokens, targets, is_paid, is_paid)) > _KIN:
+        signs["targets.unread"] = unrelated(tokens, targets)
+    return signs
+
+
+def blind_rows(
+    tokens: Int[Tensor, "rows time"],
+    targets: Int[Tensor, "rows time"],
+    is_paid: Bool[Tensor, "rows time"],
+) -> float:
+    """The share of rows whose decoder reads one token again and again, for various targets.
+
+    Args:
+        tokens: The ids that the decoder reads; the first is a start.
+        targets: The target of each place.
+        is_paid: The places that are paid for.
+    """
+    is_inner = is_paid.clone()
+    is_inner[:, 0] = False
+    is_known = (is_inner.sum(1) >= _FEWEST_TARGETS) & various(targets, is_inner)
+    if int(is_known.sum()) < _FEWEST_ROWS:
+        return 0.0
+    return float((is_known & ~various(tokens, is_inner)).sum() / is_known.sum())
+
+
+def unclosed_rows(
+    arguments: Arguments, targets: Int[Tensor, "rows time"], is_paid: Bool[Tensor, "rows time"]
+) -> float:
+    """The share of rows whose targets stop without an end token, before they have to.
+
+    A row has to stop if no row is longer, and the model has hardly room for more. If all rows stop
+    with the same token, it is their end.
+
+    Args:
+        arguments: The call, of a model whose config names an end token.
+        targets: The target of each place.
+        is_paid: The places that are paid for.
+    """
+    n_paid = is_paid.sum(1)
+    places = torch.arange(targets.shape[1], device=targets.device)
+    last = torch.where(is_paid, places, 0).amax(1, keepdim=True)
+    last_targets = targets.gather(1, last)
+    if len(targets) < _FEWEST_ROWS or bool((last_targets == last_targets[0]).all()):
+        return 0.0
+    has_end = (torch.isin(targets, targets.new_tensor(arguments.ends)) & is_paid).any(1)
+    is_cut = bool((n_paid == n_paid[0]).all()) and (arguments.room or 0) >= _ROOM * int(n_paid[0])
+    stops = (n_paid < n_paid.max()) | is_cut
+    return float((stops & ~has_end & (n_paid > 0)).double().mean())

@@ -1,0 +1,144 @@
+"""Losses of one class, or of one number, for each row, known by their gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from pellucid.batches import IGNORED
+from pellucid.vitals.ledger import row_losses
+
+ROWS = 12
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+def logits_of(n_classes: int, seed: int = 3, size: float = 0.1) -> Tensor:
+    draws = torch.Generator().manual_seed(seed)
+    return (size * torch.randn(ROWS, n_classes, generator=draws)).requires_grad_()
+
+
+def gradient_of(loss: Loss, logits: Tensor) -> tuple[Tensor, Tensor]:
+    labels = torch.arange(ROWS) % logits.shape[1]
+    (gradient,) = torch.autograd.grad(loss(logits, labels), logits)
+    return gradient, labels
+
+
+def focal(power: float) -> Loss:
+    def loss(logits: Tensor, labels: Tensor) -> Tensor:
+        nats = F.cross_entropy(logits, labels, reduction="none")
+        return ((1 - (-nats).exp()) ** power * nats).mean()
+
+    return loss
+
+
+def robust(logits: Tensor, labels: Tensor) -> Tensor:
+    """Generalised cross-entropy (Zhang and Sabuncu 2018)."""
+    p = logits.softmax(-1).gather(1, labels[:, None])
+    return ((1 - p**0.7) / 0.7).mean()
+
+
+def of_softmax(logits: Tensor, labels: Tensor) -> Tensor:
+    return F.cross_entropy(logits.softmax(-1), labels)
+
+
+def of_sigmoid(logits: Tensor, labels: Tensor) -> Tensor:
+    return F.cross_entropy(logits.sigmoid(), labels)
+
+
+def weighted(logits: Tensor, labels: Tensor) -> Tensor:
+    return F.cross_entropy(logits, labels, torch.linspace(1, 5, logits.shape[1]))
+
+
+def smoothed(logits: Tensor, labels: Tensor) -> Tensor:
+    return F.cross_entropy(logits, labels, label_smoothing=0.1)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 20])
+@pytest.mark.parametrize("loss", [F.cross_entropy, of_softmax, weighted, smoothed])
+def test_the_gradient_names_the_class_of_each_row(loss: Loss, n_classes: int) -> None:
+    gradient, labels = gradient_of(loss, logits_of(n_classes))
+    assert row_losses.named_classes(gradient).tolist() == labels.tolist()
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 20])
+@pytest.mark.parametrize(
+    ("loss", "is_squashed"),
+    [
+        (of_softmax, True),
+        (of_sigmoid, True),
+        (F.cross_entropy, False),
+        (weighted, False),
+        (smoothed, False),
+        (focal(2), False),
+        (robust, False),
+        (F.multi_margin_loss, False),
+    ],
+)
+def test_probabilities_taken_for_logits_show_in_the_gradient(
+    loss: Loss, is_squashed: bool, n_classes: int
+) -> None:
+    logits = logits_of(n_classes)
+    gradient, labels = gradient_of(loss, logits)
+    assert bool(row_losses.squashed_twice(gradient, logits.detach(), labels)) == is_squashed
+
+
+@pytest.mark.parametrize(
+    ("loss", "low", "high"),
+    [(focal(30), 20, 40), (focal(2), 0, 5), (weighted, -1, 1), (smoothed, -1, 1), (robust, -3, 3)],
+)
+def test_the_power_of_a_focal_loss_is_read_off(loss: Loss, low: float, high: float) -> None:
+    signs = row_losses.RowLosses()
+    for seed in range(4):
+        logits = logits_of(2, seed)
+        signs.measure(gradient_of(loss, logits)[0], logits.detach(), None)
+    assert low <= float(signs.take_signs()["targets.focus"]) <= high
+
+
+def test_soft_labels_and_many_labels_are_no_classes() -> None:
+    def soft(logits: Tensor, labels: Tensor) -> Tensor:
+        share = 0.55 + 0.4 * torch.rand(ROWS, generator=torch.Generator().manual_seed(1))
+        y = torch.stack([share, 1 - share], 1)
+        return -(y * logits.log_softmax(-1)).sum(-1).mean()
+
+    def many(logits: Tensor, labels: Tensor) -> Tensor:
+        y = F.one_hot(labels, logits.shape[1]).float()
+        return F.binary_cross_entropy_with_logits(logits, y)
+
+    for loss, is_hard in ((F.cross_entropy, True), (weighted, True), (soft, False), (many, False)):
+        logits = logits_of(2)
+        gradient, _ = gradient_of(loss, logits)
+        labels = row_losses.named_classes(gradient)
+        hard = row_losses.hard_classes(gradient, logits.detach(), labels)
+        assert bool((hard != IGNORED).all()) == is_hard, loss
+
+
+def share_of_one_number(loss: Loss, targets: Callable[[Tensor], Tensor]) -> float:
+    signs = row_losses.RowLosses()
+    for seed in range(8):
+        outputs = logits_of(1, seed)
+        labels = targets(torch.randn(ROWS, generator=torch.Generator().manual_seed(90 + seed)))
+        (gradient,) = torch.autograd.grad(loss(outputs, labels), outputs)
+        signs.measure(gradient, outputs.detach(), None)
+    return float(signs.take_signs()["targets.one_number"])
+
+
+def column_loss(outputs: Tensor, labels: Tensor) -> Tensor:
+    return (outputs - labels).square().mean()
+
+
+def row_loss(outputs: Tensor, labels: Tensor) -> Tensor:
+    return (outputs[:, 0] - labels).square().mean()
+
+
+def test_a_column_minus_a_row_pulls_all_outputs_to_one_number() -> None:
+    assert share_of_one_number(column_loss, lambda y: y) == 1
+    assert share_of_one_number(row_loss, lambda y: y) == 0
+
+
+def test_a_constant_target_of_a_critic_is_meant() -> None:
+    assert share_of_one_number(row_loss, torch.ones_like) == 0
+    assert share_of_one_number(row_loss, lambda y: torch.full_like(y, float(y[0] > 0))) == 0
