@@ -25,7 +25,7 @@ _REPEAT_AFTER, _MAX_REPETITIONS = 3, 2
 #: fit into so many seconds. From then on watching has cost no more than its share.
 _UPDATES, _MAX_UPDATES, _SECONDS = 100, 1000, 20.0
 #: Updates between two questions whether the budget pays for a reading that is due: each costs time.
-_ASKED = 8
+_RETRIED = 8
 #: What every update costs takes at most this part of the budget from the readings.
 _MOST_USUAL = 0.5
 
@@ -51,7 +51,7 @@ class LookSchedule:
         self._now: frozenset[Kind] = frozenset()
         self._doubted: dict[Kind, int] = {}
         #: the next update that asks again whether the budget pays for readings of a kind
-        self._asks_at: dict[Kind, int] = dict.fromkeys(KINDS, 0)
+        self._retries_at: dict[Kind, int] = dict.fromkeys(KINDS, 0)
         self._credits: dict[Kind, int] = dict.fromkeys(KINDS, _MAX_REPETITIONS)
         #: budgets of other readings of updates
         self.other_budgets: list[OverheadBudget] = []
@@ -79,7 +79,7 @@ class LookSchedule:
             cost = sum(self._budgets[due_kind].last for due_kind in {*due, kind})
             if step < self._due_at(kind):
                 continue
-            self._asks_at[kind] = step + _ASKED
+            self._retries_at[kind] = step + _RETRIED
             if not self.fits(cost, credited):
                 continue
             if self._takes_repetition(kind, step):
@@ -89,7 +89,7 @@ class LookSchedule:
                 self._credits[kind] = _MAX_REPETITIONS
                 self._next[kind] = _next_step(step, EVERY[kind])
             if kind in due:
-                self._asks_at[kind] = 0
+                self._retries_at[kind] = 0
         due = due if self.agree is None else self.agree(step, due)
         for kind in due:
             self._budgets[kind].begin()
@@ -103,7 +103,7 @@ class LookSchedule:
         """The update from which the budget is asked for a reading of that kind."""
         next_step = self._next[kind]
         if self.agree is None:
-            next_step = max(next_step, self._asks_at[kind])
+            next_step = max(next_step, self._retries_at[kind])
         return min(next_step, self._doubted.get(kind, next_step))
 
     @property

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from pellucid.training import Guard
-from pellucid.vitals.ledger.batch_rows import Rows
+from pellucid.vitals.ledger.batch_rows import Rows, class_range
 from pellucid.vitals.ledger.pulls import (
     class_logits,
     class_pulls,
@@ -170,10 +170,7 @@ class Events:
             labels = self.rows.measure(gradient.detach(), before, None)
             if labels is None:
                 return
-            is_class = labels >= 0
-            low = labels.masked_fill(~is_class, before.shape[1]).amin()
-            low = torch.where(is_class.any(), low, -1)
-            self.class_range = torch.stack([low, labels.amax().clamp_min(-1)])
+            self.class_range = class_range(labels)
             if self.measures_outputs:
                 sums = class_pulls(gradient.detach(), before, labels)
                 self.classes = sums if self.classes is None else self.classes + sums

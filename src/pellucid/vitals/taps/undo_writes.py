@@ -39,13 +39,13 @@ class WritesUndone(TorchDispatchMode, AbstractContextManager[object]):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        written, gives = _effects(func)
-        for place, name in written:
+        writes, result = _effects(func)
+        for place, name in writes:
             value = kwargs.get(name, args[place] if place < len(args) else None)
             for tensor in _tensors(value):
                 self._save(tensor)
         output = func(*args, **kwargs)
-        match gives:
+        match result:
             case "views":
                 pass
             case "new memory":
@@ -77,10 +77,10 @@ class WritesUndone(TorchDispatchMode, AbstractContextManager[object]):
 
 
 class _Effects(NamedTuple):
-    """Position and name of each argument that an operator writes to, and what it gives."""
+    """Position and name of each argument that an operator writes to, and the memory of its result."""
 
-    written: tuple[tuple[int, str], ...]
-    gives: Literal["views", "new memory", "either"]
+    writes: tuple[tuple[int, str], ...]
+    result: Literal["views", "new memory", "either"]
 
 
 @lru_cache(maxsize=4096)
@@ -89,7 +89,7 @@ def _effects(func: Any) -> _Effects:
     schema = getattr(func, "_schema", None)
     if schema is None:
         return _Effects((), "either")
-    written = tuple(
+    writes = tuple(
         (place, argument.name)
         for place, argument in enumerate(schema.arguments)
         if argument.name in _UNMARKED or (argument.alias_info and argument.alias_info.is_write)
@@ -98,8 +98,8 @@ def _effects(func: Any) -> _Effects:
     if schema.name == "aten::_unsafe_view":
         are_views = {True}
     if not schema.name.startswith("aten::") or len(are_views) > 1:
-        return _Effects(written, "either")
-    return _Effects(written, "views" if True in are_views else "new memory")
+        return _Effects(writes, "either")
+    return _Effects(writes, "views" if True in are_views else "new memory")
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:
