@@ -59,3 +59,10 @@ def test_unknown_log_p_and_few_pairs_say_nothing() -> None:
 def test_ranks_of_a_constant_correlate_with_nothing() -> None:
     assert rank_correlation([1, 1, 1], [1, 2, 3]) == 0.0
     assert rank_correlation([1, 5, 9], [3, 2, 1]) == pytest.approx(-1.0)
+
+
+@pytest.mark.parametrize("broken", [PaidAnswer(math.inf, -9.0, 4), PaidAnswer(0.1, -9.0, math.nan)])
+def test_pairs_with_a_number_that_is_none_are_left_out(broken: PaidAnswer) -> None:
+    whole = PaidAnswer(0.05, -9.0, 4)
+    assert explain_weights([(broken, whole)] * 9) == {}
+    assert explain_weights([(whole, whole)] * 8 + [(broken, whole)]) == {"answers.explained": 1.0}

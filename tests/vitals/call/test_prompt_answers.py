@@ -13,11 +13,14 @@ Row = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def rows(n: int, *, shift: int, answers: str = "repeat") -> list[Row]:
-    """Prompts of 12 random ids, with answers that repeat six of the prompt `shift` rows on."""
+    """Prompts of 12 random ids, with answers that repeat 3 + 3 of the prompt `shift` rows on."""
     draws = random.Random(0)
     prompts = [tuple(draws.choices(range(1000), k=12)) for _ in range(n)]
     foreign = [tuple(draws.choices(range(1000), k=6)) for _ in range(n)]
-    own = [prompts[(i + shift) % n][3:9] for i in range(n)]
+    sources = [prompts[(i + shift) % n] for i in range(n)]
+    own = [
+        prompt[2:5] + draw[:1] + prompt[7:10] for prompt, draw in zip(sources, foreign, strict=True)
+    ]
     return list(zip(prompts, own if answers == "repeat" else foreign, strict=True))
 
 
@@ -50,6 +53,17 @@ def test_a_dialogue_whose_next_prompt_holds_the_answer_matches_its_own() -> None
     assert matches.own_match > 5
 
 
+def test_one_word_of_many_pieces_is_no_match() -> None:
+    """A tokenizer of few tokens cuts a name into pieces: prompts and answers may share it."""
+    draws = random.Random(1)
+    names = [tuple(draws.choices(range(1000), k=4)) for _ in range(40)]
+    text = [tuple(draws.choices(range(30), k=6)) for _ in range(160)]
+    windows = [(text[i] + names[i % 40], names[(7 * i + 3) % 40] + text[i - 1]) for i in range(160)]
+    matches = match(windows)
+    assert matches is not None
+    assert matches.n_others < 5
+
+
 def test_few_rows_and_equal_prompts_say_nothing() -> None:
     assert match(rows(20, shift=1)) is None
     assert match([((1, 2, 3), answer) for _, answer in rows(80, shift=1)]) is None
@@ -59,7 +73,7 @@ def test_rows_are_split_where_labels_begin() -> None:
     answers = PromptAnswers()
     for prompt, answer in rows(96, shift=1):
         ids = torch.tensor([prompt + answer])
-        answers.add(ids, torch.where(torch.arange(18) < 12, -100, ids))
+        answers.add(ids, torch.where(torch.arange(19) < 12, -100, ids))
     assert answers.is_full
     matches = answers.measure()
     assert matches is not None

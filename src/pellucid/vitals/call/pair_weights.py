@@ -38,6 +38,11 @@ class PaidAnswer(NamedTuple):
         """log P of a token."""
         return self.log_p / max(self.n_tokens, 1.0)
 
+    @property
+    def is_known(self) -> bool:
+        """Whether weight, log P and length are numbers: a sharp temperature may divide by 0."""
+        return all(map(math.isfinite, (self.weight, self.log_p, self.n_tokens)))
+
 
 def explain_weights(pairs: Sequence[tuple[PaidAnswer, PaidAnswer]]) -> dict[str, float]:
     """How well the model's own log P explains the weights of pairs.
@@ -49,7 +54,7 @@ def explain_weights(pairs: Sequence[tuple[PaidAnswer, PaidAnswer]]) -> dict[str,
     Args:
         pairs: Raised answers, each with its lowered one.
     """
-    readable_pairs = [pair for pair in pairs if all(math.isfinite(paid.log_p) for paid in pair)]
+    readable_pairs = [pair for pair in pairs if all(paid.is_known for paid in pair)]
     if len(readable_pairs) < _FEWEST:
         return {}
     weights = [fmean((a.weight, b.weight)) for a, b in readable_pairs]

@@ -24,9 +24,10 @@ _TOKENS = 96
 #: Pieces are runs of up to so many tokens; one that more of the prompts have than this is common.
 _LONGEST, _COMMON = 3, 0.02
 #: An answer is another prompt's if both share so many rare pieces, and no third text half as much.
-_PIECES, _CLEAR = 4, 2.0
+#: They are in two places of the answer or more: one rare word can be many pieces.
+_PIECES, _CLEAR, _PLACES = 4, 2.0, 2
 #: Fewer rows, or prompts, say nothing.
-_FEWEST = 48
+_FEWEST = 64
 
 
 class Matches(NamedTuple):
@@ -109,23 +110,35 @@ def match(rows: Sequence[tuple[tuple[int, ...], tuple[int, ...]]]) -> Matches | 
     n_others, gains = 0, list[float]()
     for prompt, answer in pairs:
         scores, counts = Counter[int](), Counter[int]()
-        for piece in set(_pieces(answer)):
+        shared: dict[int, list[range]] = {}
+        for piece, first in {piece: first for first, piece in _placed_pieces(answer)}.items():
             holders = index.get(piece, [])
             if len(holders) <= max_holders:
                 for holder in holders:
                     scores[holder] += total - math.log(len(holders))  # type: ignore[assignment]
                     counts[holder] += 1
+                    shared.setdefault(holder, []).append(range(first, first + len(piece)))
         own_score = scores.pop(places[prompt], 0.0)
         gains.append(own_score - sum(scores.values()) / (len(prompts) - 1))
         (best, score), (_, second) = (*scores.most_common(2), (0, 0.0), (0, 0.0))[:2]
         is_clear = counts[best] >= _PIECES and score >= _CLEAR * max(second, own_score)
-        n_others += is_clear
+        n_others += is_clear and _n_separate(shared[best]) >= _PLACES
     error = pstdev(gains) / math.sqrt(len(gains))
     return Matches(len(pairs), n_others, fmean(gains) / error if error else 0.0)
 
 
+def _n_separate(spans: Sequence[range]) -> int:
+    """In how many separate parts of a text spans lie that may overlap or touch."""
+    covered = {place for span in spans for place in span}
+    return sum(place - 1 not in covered for place in covered)
+
+
 def _pieces(ids: Sequence[int]) -> Iterator[tuple[int, ...]]:
     """The runs of one to three tokens."""
+    return (piece for _, piece in _placed_pieces(ids))
+
+
+def _placed_pieces(ids: Sequence[int]) -> Iterator[tuple[int, tuple[int, ...]]]:
     for length in range(1, _LONGEST + 1):
         for start in range(len(ids) - length + 1):
-            yield tuple(ids[start : start + length])
+            yield start, tuple(ids[start : start + length])

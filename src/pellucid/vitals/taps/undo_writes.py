@@ -77,7 +77,7 @@ class WritesUndone(TorchDispatchMode, AbstractContextManager[object]):
 
 
 class _Effects(NamedTuple):
-    """Position and name of each argument that an operator writes to, and the memory of its result."""
+    """Position and name of each argument that an operator writes to; the memory of its result."""
 
     writes: tuple[tuple[int, str], ...]
     result: Literal["views", "new memory", "either"]
