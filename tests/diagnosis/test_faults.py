@@ -16,6 +16,8 @@ OF_CALLS = {
     "ATT010",
     "ATT011",
     *(f"DAT0{number}" for number in range(13, 25)),
+    "DAT030",
+    "DAT031",
     "GRD005",
     "LOS014",
     "LOS015",
@@ -23,6 +25,7 @@ OF_CALLS = {
     "LOS017",
     "LOS018",
     "LOS019",
+    "LOS030",
     "POS003",
     "POS004",
 }
