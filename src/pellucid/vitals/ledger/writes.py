@@ -1,8 +1,9 @@
 """Writes to weights between two updates, also in updates that the ledger does not look at.
 
 Torch counts what is written to each tensor. If the count is another one than after the step before,
-something else than the optimiser has written, and a few numbers say how far it moved them. Numbers
-that were swapped out and in again have not moved. A write to `.data` is not counted.
+something else than the optimiser has written, and a few numbers say how far it moved them, from the
+second time on. Numbers that were swapped out and in again have not moved. A write to `.data` is not
+counted.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ class Writes:
         self._optimisers = optimisers
         self._witnesses: Witnesses | None = None
         self._counts: list[int] = []
+        #: whether anything was written so far: only then are the numbers kept, as that takes time
+        self._was_written = False
         #: the numbers that were written last
         self._last_write: Tensor | None = None
         #: the numbers before and after the last step
@@ -41,33 +44,30 @@ class Writes:
         """Before an update's first step: record how far weights were moved, of the step before."""
         if self._witnesses is None:
             self._witnesses = Witnesses(self._optimisers)
-        if not self._witnesses.parameters:
+        is_written = bool(self._counts) and self._counts != _counts(self._witnesses)
+        if not (is_written or self._was_written):
             return
-        before, after = self._before, self._after
-        if before is None or after is None:
-            self._before = self._numbers(self._witnesses)
+        before, after, self._was_written = self._before, self._after, True
+        if not is_written:
+            self._before = after
             return
-        self._before = after
-        if self._counts == _counts(self._witnesses):
+        now = self._before = torch.cat(self._witnesses.weights()).float()
+        last_write, self._last_write = self._last_write, now
+        if before is None or after is None or last_write is None:
             return
-        now = self._before = self._numbers(self._witnesses)
         step, move = ((y - x).square().sum().sqrt() for x, y in ((before, after), (after, now)))
         share = move / step
         metrics.record(_SIGN, torch.where(step > 0, share, torch.zeros_like(share)))
-        last_write, self._last_write = self._last_write, now
-        if last_write is not None:
-            metrics.record(_REPEAT, ((now == last_write).all() & (share > 0)).float())
+        metrics.record(_REPEAT, ((now == last_write).all() & (share > 0)).float())
 
     @torch.no_grad()
     def end(self) -> None:
         """After an update's last step."""
-        if self._witnesses is None or not self._witnesses.parameters:
+        if self._witnesses is None:
             return
-        self._after = self._numbers(self._witnesses)
         self._counts = _counts(self._witnesses)
-
-    def _numbers(self, witnesses: Witnesses) -> Tensor:
-        return torch.cat(witnesses.weights()).float()
+        if self._was_written:
+            self._after = torch.cat(self._witnesses.weights()).float()
 
 
 def _counts(witnesses: Witnesses) -> list[int]:
