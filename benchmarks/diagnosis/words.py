@@ -78,7 +78,7 @@ style of loop. We tune on one, with one seed, and report the other, with three.
 ```sh
 python -m benchmarks.diagnosis.elsewhere --split tune --sample 40   # some of those to tune on
 python -m benchmarks.diagnosis.elsewhere --split test --save        # the result
-python -m benchmarks.diagnosis.elsewhere --split test --each --sample 20 --save   # a part of it
+python -m benchmarks.diagnosis.elsewhere --split test --each --seeds 101 102 --save   # a part
 ```
 
 """

@@ -99,13 +99,14 @@ def test_page_tells_the_newest_result_and_every_miss(tmp_path: Path) -> None:
         [record(its("cases").TWIN, 4.0), record("no step", 6.0), record("no clipping", 4.0)]
     )
     about = {"date": "2026-01-02", "versions": {"torch": "2.13"}, "digests": {"text": "ab" * 32}}
-    about |= {"split": "test", "of each kind": True, "seed": 101, "sample": None}
+    about |= {"split": "test", "of each kind": True, "seeds": [101, 102], "sample": None}
     about["trainings of the split"] = 20
     file = tmp_path / "elsewhere-test-default-2026-01-02.json"
     file.write_text(json.dumps(about | found), encoding="utf-8")
     told = section(tmp_path)
     assert "| harmed runs detected | 0% (0 of 1) [0%, 95%] |" in told
     assert "- plain-gpt2-lm-no_step-11: nothing (right: OPT017, OPT002)" in told
+    assert "with each of the seeds 101, 102" in told
     assert "torch 2.13" in told
 
 

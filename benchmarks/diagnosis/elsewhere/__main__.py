@@ -52,7 +52,7 @@ def main() -> None:
     parser.add_argument("--rate", choices=("default", "full"), default="default")
     parser.add_argument("--sample", type=int, metavar="N", help="the first N, which are a fair mix")
     parser.add_argument("--each", action="store_true", help="one of each kind, with its twin")
-    parser.add_argument("--seed", type=int, help="of --each; by default the first of the split")
+    parser.add_argument("--seeds", type=int, nargs="+", help="of --each; by default the first one")
     parser.add_argument("--only", metavar="WORD", help="those with this word in their name")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--data", metavar="FOLDER", help="folder with public data sets")
@@ -61,11 +61,14 @@ def main() -> None:
     arguments = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
     os.environ["HF_HUB_OFFLINE"] = "1"
-    seeds = SEEDS[arguments.split]
-    seed = arguments.seed or seeds[0]
-    if seed not in seeds:
-        parser.error(f"--seed {seed}: the seeds of {arguments.split} are {seeds}")
-    chosen = one_of_each(arguments.split, seed) if arguments.each else cases(arguments.split)
+    split_seeds = SEEDS[arguments.split]
+    seeds = arguments.seeds or split_seeds[:1]
+    if not set(seeds) <= set(split_seeds):
+        parser.error(f"--seeds {seeds}: the seeds of {arguments.split} are {split_seeds}")
+    if arguments.each:
+        chosen = [case for seed in seeds for case in one_of_each(arguments.split, seed)]
+    else:
+        chosen = cases(arguments.split)
     if arguments.only:
         chosen = [case for case in chosen if arguments.only in case.name]
     chosen = chosen[: arguments.sample]
@@ -80,7 +83,7 @@ def main() -> None:
         about = {"split": arguments.split, "rate": rate, "sample": arguments.sample}
         about |= {
             "of each kind": arguments.each,
-            "seed": seed if arguments.each else None,
+            "seeds": list(seeds) if arguments.each else None,
             "trainings of the split": len(cases(about["split"])),
         }
         print(save(found, about | {"digests": frozen}))

@@ -79,7 +79,7 @@ def _about(found: Mapping[str, Any]) -> str:
     digests = "\n".join(f"| {name} | `{value[:16]}` |" for name, value in found["digests"].items())
     part = (
         "" if found["sample"] is None else "the first of a list with "
-    ) + f"one loop of each kind, with seed {found['seed']}, "
+    ) + f"one loop of each kind with each of the seeds {_seeds(found)}, "
     return f"""Measured on {found["date"]} with the {found["split"]} split: {found["runs"]} runs
 ({outcomes}; {len(found["errors"])} ended with an error),
 {part if found["of each kind"] else ""}of {found["trainings of the split"]} in the split.
@@ -91,6 +91,11 @@ median of these short runs. Versions: {versions}.
 |---|---|
 {digests}
 """
+
+
+def _seeds(found: Mapping[str, Any]) -> str:
+    """The seeds of a sample; older results have one."""
+    return ", ".join(map(str, found["seeds"] if "seeds" in found else [found["seed"]]))
 
 
 def _calibration(found: Mapping[str, Any]) -> str:
