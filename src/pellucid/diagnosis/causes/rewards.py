@@ -86,15 +86,15 @@ def lost_gradient(view: HistoryView) -> Candidate | None:
     spreads, groups = (
         dict(view.history.measures.get(kind, ())) for kind in ("reward_spread", "equal_groups")
     )
-    norms = [
-        norm
+    norms = {
+        step: norm
         for step, norm in view.history.grad_norms
         if spreads.get(step, 0.0) > 0 and groups.get(step, 0.0) < 1
-    ]
+    }
     is_cut_off = min(view.measure("cut_off"), default=0.0) == 1  # these may be left out on purpose
-    # a row may hold rewards of ten updates, and the norm of the last one
-    is_short = len(norms) < _LEAST_ROWS
-    if not view.facts.on_rewards or is_short or any(norms) or is_cut_off:
+    # a row may hold the rewards of ten updates, and the norm of one whose answers were all alike
+    is_sure = len(norms) >= _LEAST_ROWS or any(groups.get(step) == 0 for step in norms)
+    if not view.facts.on_rewards or not is_sure or any(norms.values()) or is_cut_off:
         return None
     return suspect("LOG006/rewards", n=len(norms), norm=0.0)
 
