@@ -81,6 +81,12 @@ python -m benchmarks.diagnosis.elsewhere --split test --save        # the result
 python -m benchmarks.diagnosis.elsewhere --split test --each --seeds 101 102 --save   # a part
 ```
 
+Below is a part: one loop of each kind with each of three seeds, run once after the rules were
+frozen. One rule was changed after it (`DAT009` of interleaved rows, which raised one of the two
+false alarms, no longer speaks of masked models), and one message. All 1,095 trainings were last run
+on 2026-11-27, with older rules: 373 of 461 harmed runs detected, 364 causes right, 0 of 433 false
+alarms.
+
 """
 
 NOT_YET = "The test split has not been run yet.\n\n"

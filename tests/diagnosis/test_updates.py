@@ -142,6 +142,11 @@ ROUNDED = Mark(n_seen=20, n_seeable=20, first=2, values=[0.5] * 20)
 AT_BOUND = Mark(n_seen=20, n_seeable=20, first=1, values=[0.3] * 20)
 NOISE = Mark(n_seen=20, n_seeable=20, first=2, values=[3.0] * 20)
 CUT = {"batch.cut_length": (Reading(1, 5.0, "sick"),)}
+#: masks come between the neighbours of a text
+MASKED = {
+    "batch.interleaved": (Reading(1, 3.0, "watch"),),
+    "call.right": (Reading(1, 0.5, "calm"),),
+}
 STILL = tuple((step, GUESSING) for step in range(1, 80))
 #: gradients that end before the first block
 IDLE = {
@@ -196,6 +201,7 @@ LOWERED = Mark(n_seen=4, n_seeable=8, first=1, values=[1.0] * 4)
             {"signs": {"batch.interleaved": (Reading(1, 3.0, "watch"),)}, "losses": STILL},
             "DAT009",
         ),
+        ({"signs": MASKED, "losses": STILL}, None),
         ({"marks": {"unlike": ROUNDED}}, "DAT031"),
         ({"marks": {"unlike": replace(ROUNDED, n_seen=19)}}, None),
         ({"marks": {"unlike": replace(ROUNDED, n_seen=19)}, "losses": STILL}, "DAT031"),

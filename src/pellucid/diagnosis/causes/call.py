@@ -48,9 +48,10 @@ def _is_new_to_text(view: HistoryView) -> bool:
 def _knows_frequencies_at_most(view: HistoryView) -> bool:
     """Whether so many updates went badly, or led no further than to the frequencies of tokens.
 
-    What a sample of tokens shows as their entropy is less than it is.
+    What a sample of tokens shows as their entropy is less than it is. Not of masked models: masks
+    come between the neighbours.
     """
-    if view.updates < limit("DAT009", "few"):
+    if view.updates < limit("DAT009", "few") or view.readings("call.right"):
         return False
     entropy, end = view.first("batch.entropy"), view.end
     is_above = entropy is not None and end is not None and end > entropy - limit("DAT009", "below")
