@@ -201,7 +201,6 @@ LOWERED = Mark(n_seen=4, n_seeable=8, first=1, values=[1.0] * 4)
             {"signs": {"batch.interleaved": (Reading(1, 3.0, "watch"),)}, "losses": STILL},
             "DAT009",
         ),
-        ({"signs": MASKED, "losses": STILL}, None),
         ({"marks": {"unlike": ROUNDED}}, "DAT031"),
         ({"marks": {"unlike": replace(ROUNDED, n_seen=19)}}, None),
         ({"marks": {"unlike": replace(ROUNDED, n_seen=19)}, "losses": STILL}, "DAT031"),
@@ -222,6 +221,11 @@ LOWERED = Mark(n_seen=4, n_seeable=8, first=1, values=[1.0] * 4)
 def test_what_later_updates_show_is_named(changes: dict[str, Any], code: str | None) -> None:
     codes = [finding.code for finding in diagnose(replace(healthy(), **changes))]
     assert code in codes if code else codes == []
+
+
+def test_masks_between_neighbours_do_not_interleave_a_text() -> None:
+    findings = diagnose(replace(healthy(), signs=MASKED, losses=STILL))
+    assert [finding.code for finding in findings] == ["FIT004"]
 
 
 @pytest.mark.parametrize(("lost", "severity"), [(0.02, "note"), (0.6, "warn")])
