@@ -130,7 +130,7 @@ class Clock:
         if self.is_inside or self._started_at is None:
             return None
         self.is_inside = True
-        return time.perf_counter() - self._excluded
+        return self._now()
 
     def finish(self, started_at: float | None) -> None:
         """Watching ends.
@@ -140,7 +140,7 @@ class Clock:
         """
         if started_at is not None:
             self.is_inside = False
-            self.watching += time.perf_counter() - self._excluded - started_at
+            self.watching += self._now() - started_at
 
     @contextmanager
     def look(self, budget: OverheadBudget, device: torch.device) -> Generator[None]:

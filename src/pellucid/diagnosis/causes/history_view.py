@@ -249,6 +249,12 @@ class HistoryView:
         """The highest learning rate."""
         return self.facts.learning_rate or max((v for _, v in self.history.rates), default=None)
 
+    @property
+    def distance(self) -> float | None:
+        """How far all steps together moved the weights at most, of their size; None if unknown."""
+        mark = self.history.marks.get("stride")
+        return statistics.fmean(mark.values) * self.updates if mark and mark.values else None
+
     @cached_property
     def warm_up_end(self) -> int:
         """The first update whose rate is at least half of the highest."""

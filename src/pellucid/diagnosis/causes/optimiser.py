@@ -81,7 +81,7 @@ def still_weights(view: HistoryView) -> Candidate | None:
     others_move = bool(view.usual("update.ratio"))
     return suspect(
         "OPT002/history",
-        what="One matrix does not move" if others_move else "No matrix moves",
+        clause="One matrix does not move" if others_move else "No matrix moves",
         ratio=0.0,
         place=lows[-1].place if others_move else "every matrix",
         step=lows[0].step,

@@ -90,11 +90,8 @@ def large_beta(view: HistoryView) -> Candidate | None:
 
 def small_steps(view: HistoryView) -> Candidate | None:
     """Rewards that stay, after steps that together have hardly moved the weights."""
-    mark = view.history.marks.get("stride")
-    if mark is None or not mark.values or not _is_still(view):
-        return None
-    distance = statistics.fmean(mark.values) * view.updates
-    if distance >= limit("OPT007", "still"):
+    distance = view.distance
+    if distance is None or not _is_still(view) or distance >= limit("OPT007", "still"):
         return None
     return suspect("OPT007/rewards", n=view.updates, distance=distance, rate=view.rate)
 

@@ -106,12 +106,12 @@ def motionless_model(view: HistoryView) -> Candidate | None:
     with the step, whose size the ledger sees. Adam's steps are seen by their size alone: single
     precision hides the KL of its smallest ones.
     """
-    mark, readings = view.history.marks.get("stride"), view.readings("update.kl_forward")
+    mark, distance = view.history.marks.get("stride"), view.distance
+    readings = view.readings("update.kl_forward")
     is_tuned = view.facts.on_rewards or view.facts.on_preferences
-    if mark is None or len(mark.values) < limit("OPT007", "updates"):
+    if mark is None or distance is None or len(mark.values) < limit("OPT007", "updates"):
         return None
     strides = dict(zip(mark.steps, mark.values, strict=True))
-    distance = statistics.fmean(mark.values) * view.updates
     if not is_tuned and not _has_flat_loss(view):
         return None
     if distance < limit("OPT007", "moved" if is_tuned else "way"):

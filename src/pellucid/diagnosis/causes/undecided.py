@@ -34,10 +34,9 @@ def blind_steps_uphill(view: HistoryView) -> Candidate | None:
 
 def blind_small_steps(view: HistoryView) -> Candidate | None:
     """Weights that hardly moved, in a training on rewards that are not passed."""
-    mark = view.history.marks.get("stride")
-    if mark is None or not mark.values or not _has_no_rewards(view):
+    distance = view.distance
+    if distance is None or not _has_no_rewards(view):
         return None
-    distance = statistics.fmean(mark.values) * view.updates
     if view.updates < limit("UNK002", "updates") or distance >= limit("UNK002", "still"):
         return None
     return suspect("UNK002/still", n=view.updates, distance=distance, rate=view.rate)

@@ -130,7 +130,7 @@ def no_movement(view: HistoryView) -> Candidate | None:
     return suspect(
         "OPT002/history",
         likelihood(mark),
-        what="No matrix moves",
+        clause="No matrix moves",
         ratio=0.0,
         place="every matrix",
         step=mark.first,

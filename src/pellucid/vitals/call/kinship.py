@@ -7,6 +7,8 @@ import math
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, searchsorted, stack, where
 
+from pellucid.vitals.call.row_content import find_masks
+
 #: A token that comes so often in a row, on average, is no word of the text but a part of its form,
 #: such as a start, an end or a space.
 _FREQUENT = 0.9
@@ -58,16 +60,14 @@ def kinship_of_masked(
         labels: The label of each place, negative where nothing is paid for.
         mask: 1 for tokens and 0 for padding, if the call has such a mask.
     """
-    if not isinstance(labels, Tensor) or labels.shape != ids.shape or labels.is_floating_point():
+    places = find_masks(ids, labels)
+    if places is None or not isinstance(labels, Tensor):
         return None
-    is_target = labels >= 0
-    masked_id = ids.float().masked_fill(~is_target, math.nan).nanmedian()
-    is_masked = ids == masked_id
+    is_target, is_masked, is_label = places
     is_text = ~is_target & ~is_masked
     if isinstance(mask, Tensor) and mask.shape == ids.shape:
         is_text = is_text & mask.bool()
     is_usual = 2 * (is_masked & is_target).sum() > is_target.sum()
-    is_label = (is_target & (labels == masked_id)).any()
     targets, n_targets = where(is_target, labels, -1).flatten().sort().values, is_target.sum()
     counts = searchsorted(targets, targets, right=True) - searchsorted(targets, targets)
     equal = ((counts - 1) * (targets >= 0)).sum() / (n_targets * (n_targets - 1))

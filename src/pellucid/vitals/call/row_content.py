@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -37,13 +38,36 @@ def without_masks(ids: Tensor, labels: object) -> Tensor:
         ids: The ids that a model reads.
         labels: What it is paid for; of the same shape if it is a token for each place.
     """
-    if not isinstance(labels, Tensor) or labels.shape != ids.shape or labels.is_floating_point():
+    places = find_masks(ids, labels)
+    if places is None:
         return ids
+    is_masked = places.is_paid & places.is_mask & ~places.is_label
+    return torch.where(is_masked, cast("Tensor", labels), ids)
+
+
+class Masks(NamedTuple):
+    """The places that are paid for, those of the usual id among them, and if that is a label too.
+
+    If more than half of the paid places hold one id, it is the usual one.
+    """
+
+    is_paid: Tensor
+    is_mask: Tensor
+    is_label: Tensor
+
+
+def find_masks(ids: Tensor, labels: object) -> Masks | None:
+    """Where a batch (batch, time) holds the id of masks; None without labels of tokens.
+
+    Args:
+        ids: The ids that a model reads.
+        labels: The label of each place, negative where nothing is paid for.
+    """
+    if not isinstance(labels, Tensor) or labels.shape != ids.shape or labels.is_floating_point():
+        return None
     is_paid = labels >= 0
     mask = ids.float().masked_fill(~is_paid, math.nan).nanmedian()
-    is_masked = is_paid & (ids == mask)
-    is_label = ((labels == mask) & is_paid).any()
-    return torch.where(is_masked & ~is_label, labels, ids)
+    return Masks(is_paid, ids == mask, (is_paid & (labels == mask)).any())
 
 
 def one_token(ids: Tensor) -> Tensor:

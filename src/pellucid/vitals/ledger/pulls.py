@@ -116,7 +116,7 @@ def class_pulls(
         labels: The class of each row; a row with none, such as `IGNORED`, does not count.
     """
     n_classes = gradient.shape[1]
-    is_class, labels = _known_classes(labels, n_classes)
+    is_class, labels = known_classes(labels, n_classes)
     weights = target_weights(gradient.float(), logits.float().softmax(-1), labels)
     sums = gradient.new_zeros((2, n_classes), dtype=torch.float32)
     sums[0].index_add_(0, labels, is_class.float())
@@ -137,7 +137,7 @@ def smoothing_sums(
         labels: The class of each row.
     """
     n_classes = gradient.shape[1]
-    is_class, labels = _known_classes(labels, n_classes)
+    is_class, labels = known_classes(labels, n_classes)
     y = labels[:, None]
     g = gradient.double().gather(1, y)[:, 0] * is_class
     p = logits.double().softmax(-1).gather(1, y)[:, 0] * is_class
@@ -145,7 +145,7 @@ def smoothing_sums(
     return torch.cat([sums.new_tensor([n_classes]), sums])
 
 
-def _known_classes(labels: Tensor, n_classes: int) -> tuple[Tensor, Tensor]:
+def known_classes(labels: Tensor, n_classes: int) -> tuple[Tensor, Tensor]:
     """Whether each row has a class, and its index; an index out of bounds ends a job on CUDA."""
     is_class = (labels >= 0) & (labels < n_classes)
     return is_class, labels.clamp(0, n_classes - 1).long()

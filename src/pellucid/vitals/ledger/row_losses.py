@@ -12,6 +12,7 @@ from torch import Tensor
 
 from pellucid.batches import IGNORED
 from pellucid.vitals.call.place_weights import UNCERTAIN, target_weights
+from pellucid.vitals.ledger.pulls import known_classes
 from pellucid.vitals.taps.outputs import output_attribute
 
 #: More columns are no classes, and fewer rows say nothing.
@@ -86,9 +87,8 @@ def squashed_twice(
         logits: The logits.
         labels: The class of each row; rows without one do not count.
     """
-    is_class = ((labels >= 0) & (labels < logits.shape[-1]))[:, None]
-    y = torch.zeros_like(logits, dtype=torch.float64)
-    y.scatter_(1, labels.clamp(0, logits.shape[-1] - 1)[:, None].long(), 1.0)
+    is_class, classes = (x[:, None] for x in known_classes(labels, logits.shape[-1]))
+    y = torch.zeros_like(logits, dtype=torch.float64).scatter_(1, classes, 1.0)
     g, z = gradient.double() * is_class, logits.double()
     p, s = z.softmax(-1), z.sigmoid()
     pull = p.softmax(-1) - y
@@ -121,11 +121,11 @@ def focus_sums(
         labels: The class of each row.
     """
     n_classes = gradient.shape[-1]
-    classes = labels.clamp(0, n_classes - 1).long()
+    is_class, classes = known_classes(labels, n_classes)
     p = logits.double().softmax(-1)
     weights = target_weights(gradient.double(), p, classes)
     doubt = 1 - p.gather(-1, classes[:, None])[:, 0]
-    counts = (labels >= 0) & (labels < n_classes) & (weights > 0) & (doubt > UNCERTAIN)
+    counts = is_class & (weights > 0) & (doubt > UNCERTAIN)
     x = torch.where(counts, doubt, 1.0).log()
     y = torch.where(counts, weights, 1.0).log()
     sums = gradient.new_zeros((6, n_classes), dtype=torch.float64)
@@ -162,8 +162,8 @@ def shared_target(
     g, z = gradient.double(), outputs.double()
     from_g, from_z = g - g.mean(), z - z.mean()
     slope = (from_g * from_z).sum() / from_z.square().sum().clamp_min(1e-300)
-    left = (from_g - slope * from_z).square().sum() / from_g.square().sum().clamp_min(1e-300)
-    is_line = (left < _STRAIGHT) & (slope > 0) & (from_g.abs().amax() > 0)
+    residual = (from_g - slope * from_z).square().sum() / from_g.square().sum().clamp_min(1e-300)
+    is_line = (residual < _STRAIGHT) & (slope > 0) & (from_g.abs().amax() > 0)
     target = z.mean() - g.mean() / slope.clamp_min(1e-300)
     return torch.stack([is_line.double(), target, z.abs().amax()])
 

@@ -68,10 +68,9 @@ class LastingHook(Hook):
             self.call_active(*args, **kwargs)
 
     def call_active(self, *args: Any, **kwargs: Any) -> None:
-        """Call the function, unless pellucid itself runs the model, or a forward pass again."""
-        if getattr(_thread, "silenced", False) or (self.on_forward and is_recomputing()):
-            return
-        self._guard(self._part, self._call, *args, **kwargs)
+        """Call the function, unless pellucid itself runs the model."""
+        if not getattr(_thread, "silenced", False):
+            Hook.__call__(self, *args, **kwargs)
 
 
 @cache
