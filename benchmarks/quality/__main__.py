@@ -97,7 +97,7 @@ def checked(parser: argparse.ArgumentParser) -> argparse.Namespace:
 
 
 def against_nanogpt(arguments: argparse.Namespace, scratch: Path) -> dict[str, Any]:
-    """`nano`, with its own tokens and with nanoGPT's, which are characters."""
+    """`nano`, with its own tokens, and `nano-characters`, with nanoGPT's."""
     train, held_out = cut(arguments.text.resolve(), scratch)
     track = Track(train, held_out, scratch, arguments.threads)
     peer = nanogpt(
@@ -105,7 +105,7 @@ def against_nanogpt(arguments: argparse.Namespace, scratch: Path) -> dict[str, A
     )
     contestants = [
         Contestant("nano", "nano"),
-        Contestant("nano, characters", "nano", ("--set", "text.tokenizer=Characters")),
+        Contestant("nano-characters", "nano-characters"),
     ]
     ready = {each: track.start_up(each)[0] for each in contestants}
     text = held_out.read_text(encoding="utf-8")

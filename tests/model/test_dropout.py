@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, cast
+
 import pytest
 import torch
+from torch import Tensor
 
+from pellucid import config
+from pellucid.model import BatchNorm, adapters, assemble, assemble_trained, rest_dropout
 from pellucid.model.dropout import Dropout, dropout
+from support.models import BASE, ENCODERS, PAIRS, VARIANTS, build, random_ids
 
 SHAPE = (3, 1001, 7)  # not a multiple of the four numbers that share a draw
+MODELS = {
+    **VARIANTS,
+    **{f"encoder, {name}": m for name, m in ENCODERS.items()},
+    **{f"pair, {name}": m for name, m in PAIRS.items()},
+}
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
@@ -64,3 +76,57 @@ def test_the_module_drops_in_training_alone() -> None:
     given, module = torch.randn(SHAPE), Dropout(0.5)
     assert (module(given) == 0).any()
     assert module.eval()(given) is given
+
+
+def _with_dropout(part: Any) -> Any:
+    """The config with dropout wherever it can have some."""
+    if isinstance(part, tuple):
+        return tuple(_with_dropout(item) for item in cast("tuple[Any, ...]", part))
+    if not is_dataclass(part) or isinstance(part, type):
+        return part
+    changed = {
+        field.name: 0.5 if "dropout" in field.name else _with_dropout(getattr(part, field.name))
+        for field in fields(part)
+    }
+    return replace(part, **changed)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_at_rest_a_model_that_trains_computes_as_in_evaluation(name: str) -> None:
+    model = build(_with_dropout(MODELS[name]))
+    ids = random_ids(2, 9)
+
+    def logits() -> Tensor:
+        torch.manual_seed(0)
+        if model.encoder is not None and model.decoder is not None:
+            return model(ids, encoded=model.encode(ids.flip(1)))
+        return model(ids)
+
+    model.train()
+    with_dropout = logits()
+    rest_dropout(model)
+    at_rest = logits()
+    assert model.training
+    assert (with_dropout != at_rest).any()
+    for module in model.modules():  # norms with statistics of the batch stay as they train
+        if not isinstance(module, BatchNorm):
+            module.training = False
+    torch.testing.assert_close(at_rest, logits(), rtol=0, atol=0)
+    assert all(module.training for module in model.train().modules())
+
+
+def test_at_rest_a_classifier_and_adapters_drop_nothing() -> None:
+    head = config.ClassificationHead(classes=("a", "b"), pooling="mean", dropout=0.5, bias=True)
+    model = assemble(replace(BASE, head=head), seed=1)
+    adapted = config.LoRA(rank=2, alpha=4.0, dropout=0.5, targets=("*",))
+    assemble_trained(model, adapted, seed=1)
+    with torch.no_grad():
+        for layer in adapters(model).values():
+            layer.lora_up.normal_()
+    ids = random_ids(2, 9)
+    model.train()
+    with_dropout = model(ids)
+    rest_dropout(model)
+    at_rest = model(ids)
+    torch.testing.assert_close(at_rest, model.eval()(ids), rtol=0, atol=0)
+    assert (with_dropout != at_rest).any()

@@ -9,6 +9,7 @@ from pellucid.config.checks import (
     Checked,
     Count,
     Fraction,
+    NotNegative,
     Positive,
     PositiveFraction,
     PositiveShare,
@@ -196,6 +197,8 @@ class Training(Checked):
             loss; absent, it has its whole length.
         ema_decay: the share of a moving average of the weights that an update leaves; absent, there
             is no average.
+        dropout_from_epoch: how often the text is read before dropout begins. Text that is new needs
+            no dropout, and updates without it are faster.
         weights: the type of the blocks' matrices and of their gradients. In bfloat16 a small
             update would be lost. "bfloat16_remainder" keeps the other 16 bits of float32 beside
             each weight, for updates alone; "bfloat16_stochastic" rounds up or down at random.
@@ -219,6 +222,7 @@ class Training(Checked):
     recompute: Literal["none", "selective", "full"] = "none"
     patience: Count | None = None
     ema_decay: PositiveFraction | None = None
+    dropout_from_epoch: NotNegative = 0.0
     weights: Literal["float32", "bfloat16_remainder", "bfloat16_stochastic"] = "float32"
 
     @property

@@ -23,6 +23,7 @@ from pellucid.model.attention import (
 )
 from pellucid.model.blocks import Block, ParallelBlock, Stack
 from pellucid.model.cache import KeysAndValues, KeyValueCache, NoCache
+from pellucid.model.dropout import rest_dropout
 from pellucid.model.experts import Experts
 from pellucid.model.experts.balancing import Balancing, assemble_balancing, expert_layers
 from pellucid.model.feed_forward import MLP, ClampedGatedMLP, GatedMLP, HeadTransform
@@ -144,6 +145,7 @@ __all__ = [
     "post_norm",
     "pre_norm",
     "refuse_half",
+    "rest_dropout",
     "sandwich_norm",
     "unmerge",
     "widen_on_use",

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from pellucid.model.cache import KeysAndValues, NoCache
 from pellucid.model.disentangled import NO_DISTANCES, DistanceProjections
+from pellucid.model.dropout import Drops
 from pellucid.model.facts import SoftmaxAttentionFacts
 from pellucid.model.positions import NoPositions, Positions
 from pellucid.model.precision import for_products
@@ -82,7 +83,7 @@ class QueryKeyNorms(NamedTuple):
     after_rotation: bool = False
 
 
-class _Attention(nn.Module):
+class _Attention(Drops, nn.Module):
     """The common part of self- and cross-attention: projections, and how to score."""
 
     def __init__(

@@ -11,7 +11,11 @@ from pellucid.model.facts import DropoutFacts
 _SIXTEEN_BITS = 2**16
 
 
-class Dropout(nn.Dropout):
+class Drops:
+    """A module with dropout; its own mode decides on this and nothing else."""
+
+
+class Dropout(Drops, nn.Dropout):
     """`dropout` in training mode; the identity in evaluation mode."""
 
     def forward(self, input: Tensor) -> Tensor:
@@ -21,6 +25,13 @@ class Dropout(nn.Dropout):
     def facts(self) -> DropoutFacts:
         """Its probability."""
         return DropoutFacts(probability=self.p)
+
+
+def rest_dropout(model: nn.Module) -> None:
+    """Turn dropout off in a model that trains; `model.train()` turns it on again."""
+    for module in model.modules():
+        if isinstance(module, Drops):
+            module.training = False  # `eval()` would reach the modules within it, too
 
 
 def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from pellucid.model.attention import join_heads, split_heads
 from pellucid.model.cache import KeysAndValues, NoCache
+from pellucid.model.dropout import Drops
 from pellucid.model.facts import LatentAttentionFacts
 from pellucid.model.positions import Positions
 from pellucid.model.precision import for_products
@@ -38,7 +39,7 @@ class Latent(NamedTuple):
     norm: nn.Module
 
 
-class LatentAttention(nn.Module):
+class LatentAttention(Drops, nn.Module):
     """Softmax attention whose keys and values are made from a latent vector of each token.
 
     c = norm(C x),  r = rotate(R x);  k_h = [K_h c, r],  v_h = V_h c,  q_h = [a_h, rotate(b_h)]

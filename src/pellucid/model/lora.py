@@ -11,12 +11,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pellucid.errors import PellucidError
-from pellucid.model.dropout import dropout
+from pellucid.model.dropout import Drops, dropout
 from pellucid.model.facts import LoRAFacts
 from pellucid.model.precision import as_given
 
 
-class LoRALinear(nn.Linear):
+class LoRALinear(Drops, nn.Linear):
     """y = W x + b + (alpha / rank) up down dropout(x).
 
     `weight` and `bias` are the parameters of `base`, under the same names. `up` starts at zero, so

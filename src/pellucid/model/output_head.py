@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pellucid.errors import PellucidError
-from pellucid.model.dropout import dropout
+from pellucid.model.dropout import Drops, dropout
 from pellucid.model.facts import (
     ClassificationHeadFacts,
     LanguageHeadFacts,
@@ -186,7 +186,7 @@ class LanguageHead(OutputHead):
         )
 
 
-class ClassificationHead(OutputHead):
+class ClassificationHead(Drops, OutputHead):
     """A logit for each class, from one vector per text, with dropout.
 
     With `pooling` "first", the vector passes through the model's pooler, if it has one. Then it

@@ -157,6 +157,7 @@ def build_job(
         evaluate=lambda: task.evaluate(plan.precision),
         sample=task.sample,
         unit=task.unit,
+        rows_per_epoch=task.rows_per_epoch,
         save=_saver(folder, run.training.keep_checkpoints),
         facts={"pellucid": __version__, **seal(run, plan)},
         non_finite_folder=folder.non_finite,

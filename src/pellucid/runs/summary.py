@@ -118,13 +118,15 @@ def _frozen(run: config.Run, job: Job) -> Iterator[Fact]:
 
 
 def _options(settings: config.Training) -> Iterator[Fact]:
-    """Options that are off by default: an average of the weights, an early end."""
+    """Options that are off by default: an average of the weights, an early end, late dropout."""
     if settings.ema_decay is not None:
         average = f"a moving average of the weights (decay {settings.ema_decay:g})"
         yield "averaged", f"{average} is evaluated, sampled, saved and exported"
     if settings.patience is not None:
         times = f"{settings.patience} evaluations without a new best loss"
         yield "ends early", f"after {times}; the best checkpoint stays (checkpoints/best)"
+    if settings.dropout_from_epoch:
+        yield "dropout", f"begins after {settings.dropout_from_epoch:g} epochs"
 
 
 def _batch(run: config.Run, plan: config.Plan, task: Task) -> str:

@@ -121,6 +121,7 @@ class Job:
         plan: what was decided about this machine.
         seed: of data, dropout and weights.
         batch: makes a batch from a place in the data and a number of rows; `batch_of` knows both.
+        rows_per_epoch: rows of the training data.
         own_rows: some rows of a batch, read alone, and the terms that all its rows count; None:
             each rank makes the whole batch.
         evaluate: evaluates the model on held-out data.
@@ -158,6 +159,7 @@ class Job:
     record_replan: Callable[[Replan], None] = lambda replan: None
     row_multiple: int | None = None
     average: WeightAverage | None = None
+    rows_per_epoch: int = 1
     own_rows: Callable[[int, int, slice], tuple[Batch, int]] | None = None
     _latest: dict[tuple[int, int], Batch] = field(default_factory=dict, init=False)
 
@@ -178,6 +180,11 @@ class Job:
     def learning_rate_factor(self, step: int) -> float:
         """The share of the peak learning rate of the update that follows `step` updates."""
         return self.schedule(self.timetable.moment(step, self.plan.grows_over))
+
+    def has_dropout(self, step: int) -> bool:
+        """Whether the update that follows `step` updates has dropout, if the model has any."""
+        begins = self.settings.dropout_from_epoch * self.rows_per_epoch
+        return self.rows_before(step) >= begins
 
     def rows_before(self, step: int, timetable: Timetable | None = None) -> int:
         """How many rows the first `step` updates learn from; `timetable` may try out another."""

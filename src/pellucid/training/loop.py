@@ -179,7 +179,8 @@ class _Loop:
     def update(self) -> None:
         job, step, batch = self.job, self.progress.step, self.batch
         assert batch is not None
-        numbers = self.stepper.update(batch, step=step, factor=job.learning_rate_factor(step))
+        factor, has_dropout = job.learning_rate_factor(step), job.has_dropout(step)
+        numbers = self.stepper.update(batch, step=step, factor=factor, has_dropout=has_dropout)
         self.clock.meter.add(numbers, batch.n_supervised)
         self.progress.step += 1
         self.progress.tokens += batch.n_supervised

@@ -18,7 +18,7 @@ from torch import Tensor
 from pellucid import config
 from pellucid.batches import Batch
 from pellucid.checkpoints import Place, first_non_finite
-from pellucid.model import Transformer, assemble_balancing
+from pellucid.model import Transformer, assemble_balancing, rest_dropout
 from pellucid.objectives import Objective, compiling_loss
 from pellucid.optim import Optimiser
 from pellucid.parallel import World
@@ -100,15 +100,18 @@ class Stepper:
         self._seed = seed
         self._blocked = torch.full((), float(closed), device=self._device)
 
-    def update(self, batch: Batch, *, step: int, factor: float) -> StepNumbers:
+    def update(
+        self, batch: Batch, *, step: int, factor: float, has_dropout: bool = True
+    ) -> StepNumbers:
         """Make the update that follows `step` updates; does not wait for the device.
 
         Args:
             batch: the examples that this rank learns from, on any device.
             step: how many updates are done.
             factor: the share of the peak learning rate.
+            has_dropout: whether dropout is on, if the model has any.
         """
-        self._model.train()
+        self._set_mode(has_dropout)
         seed_step(self._seed, step)
         with compiling_loss(self._compile_loss):
             numbers = update(
@@ -131,6 +134,11 @@ class Stepper:
         self._blocked = numbers.blocked
         return numbers
 
+    def _set_mode(self, has_dropout: bool) -> None:
+        self._model.train()
+        if not has_dropout:
+            rest_dropout(self._model)
+
     def _share(self, step: int) -> Share:
         """The numbers of this rank's parts among those of all ranks."""
         n_own = self._parts // self._world.n_data
@@ -140,7 +148,9 @@ class Stepper:
             return replace(Share.all_parts(self._parts), numbers=numbers, world=self._world)
         return Share(numbers, partial(seed_part, self._seed, step), self._world)
 
-    def find_culprit(self, make_batch: Callable[[], Batch], *, step: int) -> Culprit:
+    def find_culprit(
+        self, make_batch: Callable[[], Batch], *, step: int, has_dropout: bool = True
+    ) -> Culprit:
         """Repeat the update that follows `step` updates, and find its first value not finite.
 
         The gradients stay on the parameters. `make_batch` is called with the generators seeded as
@@ -149,7 +159,7 @@ class Stepper:
 
         def repeat() -> Tensor:
             self._optimiser.zero_grad()
-            self._model.train()
+            self._set_mode(has_dropout)
             seed_step(self._seed, step)
             batch = make_batch()
             seed_step(self._seed, step)
