@@ -75,6 +75,23 @@ def test_averaged_weights_are_evaluated_saved_and_resumed(trained: Path, tmp_pat
     assert_same_end(folder.path, tmp_path / "run")
 
 
+def test_dropout_begins_when_so_much_of_the_text_was_read(tmp_path: Path) -> None:
+    train_tiny(tmp_path / "late", settings=["training.keep_checkpoints=9"])
+    train_tiny(
+        tmp_path / "never", settings=["training.keep_checkpoints=9", "model.decoder.dropout=0"]
+    )
+    # 42 rows an epoch, four an update: half of them are read after six updates
+    assert facts(tmp_path / "late")["dropout"] == "begins after 0.5 epochs"
+    for step, same in ((4, True), (8, False)):
+        late, never = (
+            load(RunFolder(tmp_path / name).shelf.path(step)).model for name in ("late", "never")
+        )
+        assert all(torch.equal(late[name], weight) for name, weight in never.items()) == same
+    shutil.copytree(tmp_path / "late", tmp_path / "run")
+    runs.resume(tmp_path / "run" / "checkpoints" / "step-4", show=False)
+    assert_same_end(tmp_path / "late", tmp_path / "run")
+
+
 def test_a_mixture_is_trained_and_resumed(tmp_path: Path) -> None:
     for name, text in (("words", "the cat sat on the mat. "), ("digits", "0123 4567 89. ")):
         (tmp_path / f"{name}.txt").write_text(text * 60)
@@ -96,6 +113,7 @@ def test_a_mixture_is_trained_and_resumed(tmp_path: Path) -> None:
     [
         (["training.patience=3"], "patience 3 cannot end a run early"),
         (["training.patience=0"], "patience must be at least 1"),
+        (["training.dropout_from_epoch=-1"], "dropout_from_epoch must be at least 0"),
         (["training.ema_decay=1.0"], "ema_decay must be at least 0 and less than 1"),
         ([*AVERAGED, "parallel.shard=full"], "averages whole weights"),
         (["training.device=mps"], "does not compute on Apple's 'mps'"),

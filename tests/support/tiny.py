@@ -20,6 +20,7 @@ TINY = (
     "model.decoder.feed_forward.d_ff=32",
     "training.batch_size=4",
     "training.accumulation=2",
+    "training.dropout_from_epoch=0.5",
     "training.precision=float32",
     "training.device=cpu",
     "training.log_every=3",
