@@ -33,7 +33,7 @@ from typing import Any
 
 from benchmarks.machine import header, write
 from benchmarks.quality.nanogpt import cut, nanogpt
-from benchmarks.quality.ours import Contestant, Track, race
+from benchmarks.quality.ours import Track, race
 from benchmarks.quality.page import table
 from benchmarks.quality.tuning import chosen, one_training, tune
 
@@ -103,11 +103,7 @@ def against_nanogpt(arguments: argparse.Namespace, scratch: Path) -> dict[str, A
     peer = nanogpt(
         arguments.nanogpt.resolve(), arguments.text.resolve(), held_out, scratch, arguments.threads
     )
-    contestants = [
-        Contestant("nano", "nano"),
-        Contestant("nano-characters", "nano-characters"),
-    ]
-    ready = {each: track.start_up(each)[0] for each in contestants}
+    ready = {preset: track.start_up(preset)[0] for preset in ("nano", "nano-characters")}
     text = held_out.read_text(encoding="utf-8")
     return {
         "peer": {**peer, "losses": [peer["bits_per_byte"]]},
@@ -122,8 +118,7 @@ def against_gpt2(arguments: argparse.Namespace, scratch: Path) -> dict[str, Any]
     track = Track(
         arguments.train.resolve(), arguments.held_out.resolve(), scratch, arguments.threads
     )
-    ours = Contestant(arguments.preset, arguments.preset)
-    start_up, run = track.start_up(ours)
+    start_up, run = track.start_up(arguments.preset)
     setup = {
         "run": str(run),
         "held_out": str(track.held_out),
@@ -144,7 +139,7 @@ def against_gpt2(arguments: argparse.Namespace, scratch: Path) -> dict[str, Any]
     }
     return {
         "peer": peer,
-        **race(track, peer, {ours: start_up}, arguments.shares, arguments.seeds),
+        **race(track, peer, {arguments.preset: start_up}, arguments.shares, arguments.seeds),
     }
 
 

@@ -1,6 +1,6 @@
 """pellucid's side of a race: the command that a user would type, by the clock of its whole.
 
-Comes in: a contestant, a text, a time in which its whole command has to be done. Goes out: seconds
+Comes in: a preset, a text, a time in which its whole command has to be done. Goes out: seconds
 of the command, and the loss on held-out text. It does not know who it races against.
 
 The rule for `--minutes`, which counts from the first evaluation to the last checkpoint: the time
@@ -25,15 +25,6 @@ from benchmarks.workers import environment, say
 
 
 @dataclass(frozen=True)
-class Contestant:
-    """A name for the table, a preset, and the flags that are added to it."""
-
-    name: str
-    preset: str
-    flags: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class Track:
     """What all runs of a race have alike: the texts, the threads, and where runs are written."""
 
@@ -42,42 +33,39 @@ class Track:
     scratch: Path
     threads: int
 
-    def start_up(self, contestant: Contestant) -> tuple[float, Path]:
+    def start_up(self, preset: str) -> tuple[float, Path]:
         """Seconds of a command beyond those that `--minutes` counts, and the run it leaves.
 
         The command trains for one update, twice, and the second counts: the first compiles what is
         compiled once on a machine.
         """
         for number in (1, 2):
-            out = self.scratch / f"{contestant.name}, one update, {number}"
-            seconds, _ = self._train(contestant, ["--steps", "1"], out)
+            out = self.scratch / f"{preset}, one update, {number}"
+            seconds, _ = self._train(preset, ["--steps", "1"], out)
         seconds -= counted_seconds(out)
-        say(f"{contestant.name}: {seconds:.1f} s that its minutes do not count")
+        say(f"{preset}: {seconds:.1f} s that its minutes do not count")
         return seconds, out
 
-    def run(
-        self, contestant: Contestant, *, keep_to: float, start_up: float, seed: int
-    ) -> dict[str, Any]:
+    def run(self, preset: str, *, keep_to: float, start_up: float, seed: int) -> dict[str, Any]:
         """One run whose whole command is to take `keep_to` seconds."""
         minutes = (keep_to - start_up) / 60
-        found: dict[str, Any] = {"seed": seed, "keep_to_seconds": keep_to, "minutes": minutes}
+        asked: dict[str, Any] = {"seed": seed, "keep_to_seconds": keep_to, "minutes": minutes}
         if minutes <= 0:
-            return found | {"problem": "start-up alone takes longer"}
-        out = self.scratch / f"{contestant.name}, {keep_to:.0f} s, seed {seed}"
+            return asked | {"problem": "start-up alone takes longer"}
+        out = self.scratch / f"{preset}, {keep_to:.0f} s, seed {seed}"
         flags = ["--minutes", f"{minutes:.4f}", "--seed", str(seed)]
-        seconds, said = self._train(contestant, flags, out)
+        seconds, printed = self._train(preset, flags, out)
         words = ["evaluate", str(out), str(self.held_out), "--json"]
         loss = json.loads(call_pellucid(words, self.scratch, self.threads)[1])["bits_per_byte"]
         say(
-            f"{contestant.name}, seed {seed}: {loss:.4f} bits per byte in {seconds:.1f} s "
+            f"{preset}, seed {seed}: {loss:.4f} bits per byte in {seconds:.1f} s "
             f"(to be kept: {keep_to:.1f} s)"
         )
-        updates = json.loads(said)["step"]
-        return found | {"seconds": seconds, "bits_per_byte": loss, "updates": updates}
+        updates = json.loads(printed)["step"]
+        return asked | {"seconds": seconds, "bits_per_byte": loss, "updates": updates}
 
-    def _train(self, contestant: Contestant, flags: list[str], out: Path) -> tuple[float, str]:
-        words = ["train", str(self.train), "--preset", contestant.preset, *contestant.flags]
-        words += [*flags, "--out", str(out), "--json"]
+    def _train(self, preset: str, flags: list[str], out: Path) -> tuple[float, str]:
+        words = ["train", str(self.train), "--preset", preset, *flags, "--out", str(out), "--json"]
         return call_pellucid(words, self.scratch, self.threads)
 
 
@@ -121,21 +109,21 @@ def call(
 def race(
     track: Track,
     peer: Mapping[str, Any],
-    ready: Mapping[Contestant, float],
+    ready: Mapping[str, float],
     shares: Sequence[float],
     seeds: Sequence[int],
 ) -> dict[str, Any]:
-    """Every contestant in every share of the peer's time, seed after seed.
+    """Every preset in every share of the peer's time, seed after seed.
 
-    `ready`: the contestants, each with the seconds of its start-up.
+    `ready`: the presets, each with the seconds of its start-up.
     """
     runs: dict[str, dict[str, list[dict[str, Any]]]] = {
-        each.name: {str(share): [] for share in shares} for each in ready
+        preset: {str(share): [] for share in shares} for preset in ready
     }
     for share in shares:
         keep_to = share * peer["seconds"]
         for seed in seeds:
-            for each, start_up in ready.items():
-                found = track.run(each, keep_to=keep_to, start_up=start_up, seed=seed)
-                runs[each.name][str(share)].append(found)
-    return {"start_up_seconds": {each.name: took for each, took in ready.items()}, "runs": runs}
+            for preset, start_up in ready.items():
+                run = track.run(preset, keep_to=keep_to, start_up=start_up, seed=seed)
+                runs[preset][str(share)].append(run)
+    return {"start_up_seconds": dict(ready), "runs": runs}
