@@ -58,6 +58,7 @@ def train(
         seed=job.seed,
         world=job.world,
         average=job.average,
+        has_dropout=job.has_dropout,
     )
     with native.allowed(job.plan.native), interrupts.finishing_steps():
         _Loop(job, progress, stepper, observers, interrupts).run()
@@ -179,8 +180,7 @@ class _Loop:
     def update(self) -> None:
         job, step, batch = self.job, self.progress.step, self.batch
         assert batch is not None
-        factor, has_dropout = job.learning_rate_factor(step), job.has_dropout(step)
-        numbers = self.stepper.update(batch, step=step, factor=factor, has_dropout=has_dropout)
+        numbers = self.stepper.update(batch, step=step, factor=job.learning_rate_factor(step))
         self.clock.meter.add(numbers, batch.n_supervised)
         self.progress.step += 1
         self.progress.tokens += batch.n_supervised

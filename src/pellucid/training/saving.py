@@ -59,9 +59,7 @@ def save_non_finite(job: Job, stepper: Stepper, step: int, emit: events.Observer
     Returns:
         The error with which the run ends.
     """
-    culprit = stepper.find_culprit(
-        lambda: job.own_batch_of(step), step=step, has_dropout=job.has_dropout(step)
-    )
+    culprit = stepper.find_culprit(lambda: job.own_batch_of(step), step=step)
     batch, trained = job.batch_of(step), stepper.state()
     trained = trained if trained.places is None else stepper.whole_state()
     tensors = {

@@ -68,6 +68,8 @@ class Stepper:
         closed: keep the gate closed, so that no update changes anything: to measure time.
         world: the ranks that share each batch.
         average: the moving average of the model's weights.
+        has_dropout: whether the update that follows so many updates has dropout, if the model has
+            any; by default each has.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class Stepper:
         closed: bool = False,
         world: World | None = None,
         average: WeightAverage | None = None,
+        has_dropout: Callable[[int], bool] = lambda step: True,
     ) -> None:
         self._model = model
         self._objective = objective
@@ -90,6 +93,7 @@ class Stepper:
         self._parts = plan.parts or settings.accumulation
         self._world = world or World()
         self._average = average
+        self._has_dropout = has_dropout
         self._seeding, self._compile_loss = plan.seeding, plan.compile_loss
         self._statistics = [
             buffer for name, buffer in model.named_buffers() if name.endswith(_STATISTICS)
@@ -100,18 +104,15 @@ class Stepper:
         self._seed = seed
         self._blocked = torch.full((), float(closed), device=self._device)
 
-    def update(
-        self, batch: Batch, *, step: int, factor: float, has_dropout: bool = True
-    ) -> StepNumbers:
+    def update(self, batch: Batch, *, step: int, factor: float) -> StepNumbers:
         """Make the update that follows `step` updates; does not wait for the device.
 
         Args:
             batch: the examples that this rank learns from, on any device.
             step: how many updates are done.
             factor: the share of the peak learning rate.
-            has_dropout: whether dropout is on, if the model has any.
         """
-        self._set_mode(has_dropout)
+        self._set_mode(step)
         seed_step(self._seed, step)
         with compiling_loss(self._compile_loss):
             numbers = update(
@@ -134,9 +135,9 @@ class Stepper:
         self._blocked = numbers.blocked
         return numbers
 
-    def _set_mode(self, has_dropout: bool) -> None:
+    def _set_mode(self, step: int) -> None:
         self._model.train()
-        if not has_dropout:
+        if not self._has_dropout(step):
             rest_dropout(self._model)
 
     def _share(self, step: int) -> Share:
@@ -148,9 +149,7 @@ class Stepper:
             return replace(Share.all_parts(self._parts), numbers=numbers, world=self._world)
         return Share(numbers, partial(seed_part, self._seed, step), self._world)
 
-    def find_culprit(
-        self, make_batch: Callable[[], Batch], *, step: int, has_dropout: bool = True
-    ) -> Culprit:
+    def find_culprit(self, make_batch: Callable[[], Batch], *, step: int) -> Culprit:
         """Repeat the update that follows `step` updates, and find its first value not finite.
 
         The gradients stay on the parameters. `make_batch` is called with the generators seeded as
@@ -159,7 +158,7 @@ class Stepper:
 
         def repeat() -> Tensor:
             self._optimiser.zero_grad()
-            self._set_mode(has_dropout)
+            self._set_mode(step)
             seed_step(self._seed, step)
             batch = make_batch()
             seed_step(self._seed, step)
