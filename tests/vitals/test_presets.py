@@ -32,6 +32,7 @@ FAMILIES = (
     "gemma2-2b",
     "olmo2-1b",
     "nano-experts",
+    "nano-characters",
 )
 
 

@@ -183,8 +183,8 @@ class Job:
 
     def has_dropout(self, step: int) -> bool:
         """Whether the update that follows `step` updates has dropout, if the model has any."""
-        begins = self.settings.dropout_from_epoch * self.rows_per_epoch
-        return self.rows_before(step) >= begins
+        first_row = self.settings.dropout_from_epoch * self.rows_per_epoch
+        return self.rows_before(step) >= first_row
 
     def rows_before(self, step: int, timetable: Timetable | None = None) -> int:
         """How many rows the first `step` updates learn from; `timetable` may try out another."""
