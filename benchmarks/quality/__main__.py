@@ -9,7 +9,8 @@ Shakespeare. Hugging Face's GPT-2 has the shape of a preset of ours and gets its
 learning rate and batch size picked from a grid on another text (`--tune`: the documentation in
 Python's standard library). Then our presets run as they are, untouched but for `--minutes`, so that
 the whole command takes a fifth of the peer's time and all of it. Neither text was used to choose
-anything in a preset: those were chosen by `benchmarks.recipe_choices`.
+anything in the presets that race on it: `benchmarks.recipe_choices` has most of their choices, and
+docs/recipes/quality.md the rest.
 
 All models are measured alike: every token of the same held-out text after the first, in windows of
 the model's own context that do not overlap, in bits per byte of the text. Our seconds are of whole

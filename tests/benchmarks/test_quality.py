@@ -46,8 +46,7 @@ def test_minutes_are_what_start_up_leaves_of_the_time(
     ours = part("quality.ours")
     monkeypatch.setattr(ours, "call_pellucid", call)
     track = ours.Track(tmp_path, tmp_path, tmp_path, threads=1)
-    nano = ours.Contestant("nano", "nano")
-    found = track.run(nano, keep_to=30.0, start_up=12.0, seed=3)
+    found = track.run("nano", keep_to=30.0, start_up=12.0, seed=3)
     words = asked[0]
     assert float(words[words.index("--minutes") + 1]) == pytest.approx(0.3)
     assert words[words.index("--seed") + 1] == "3"
@@ -70,7 +69,7 @@ def test_start_up_is_what_minutes_do_not_count(
     ours = part("quality.ours")
     monkeypatch.setattr(ours, "call_pellucid", call)
     track = ours.Track(tmp_path, tmp_path, tmp_path, threads=1)
-    assert track.start_up(ours.Contestant("nano", "nano"))[0] == pytest.approx(7.5)
+    assert track.start_up("nano")[0] == pytest.approx(7.5)
 
 
 def test_the_table_sets_seconds_against_the_peers_and_says_where_none_are_left() -> None:
