@@ -52,7 +52,7 @@ def test_minutes_are_what_start_up_leaves_of_the_time(
     assert words[words.index("--seed") + 1] == "3"
     assert (found["updates"], found["bits_per_byte"]) == (7, 2.0)
     asked.clear()
-    assert "problem" in track.run(nano, keep_to=12.0, start_up=12.0, seed=3)
+    assert "problem" in track.run("nano", keep_to=12.0, start_up=12.0, seed=3)
     assert asked == []
 
 
