@@ -141,7 +141,7 @@ def paid_targets(
         own_share=own_share(part, logits) if of_tokens else None,
         power=power_of_p(part, logits, is_plain) if of_tokens and not is_rounded else None,
         easiness=easiness(part, logits, ids) if of_tokens and ids is not None else None,
-        evenness=evenness(part, logits, is_single) if of_tokens else None,
+        evenness=evenness(part, logits, is_single & is_paid) if of_tokens else None,
         nats=_nats(logits, is_single, row_targets[:, :places]) if of_tokens else None,
     )
 
@@ -189,9 +189,10 @@ def _weight(gradient: Tensor, logits: Tensor, is_single: Tensor) -> float:
 
 def _nats(logits: Tensor, is_single: Tensor, targets: Tensor) -> float | None:
     """The mean of -log p at the targets, in nats; None without any."""
-    if not bool(is_single.any()):
+    is_named = is_single & (targets != IGNORED)
+    if not bool(is_named.any()):
         return None
-    z, y = logits[is_single].float(), targets[is_single]
+    z, y = logits[is_named].float(), targets[is_named]
     return float((z.logsumexp(-1) - z.gather(-1, y[:, None])[:, 0]).mean())
 
 

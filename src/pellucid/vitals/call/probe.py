@@ -32,7 +32,7 @@ from pellucid.vitals.call.paid_targets import PaidTargets
 from pellucid.vitals.call.places import count_changed, places_to_change
 from pellucid.vitals.call.positions import PositionNotes
 
-#: The most forward passes of the probe; it needs seven at most.
+#: The most forward passes of the probe; it needs eight at most.
 MAX_PASSES = 30
 #: The share of a planned run that its passes may take; an update counts as three passes.
 _SHARE_OF_RUN, _PASSES_OF_UPDATE = 0.02, 3

@@ -250,8 +250,9 @@ class Marks:
         copied = sum(n for n in counts.values() if n > 1) / len(texts)
         if len(texts) > 1:
             self._mark("copies", row, copied, shows=copied >= COPIES)
-        if last is not None:
-            before, length = texts_of(last[1]), numbers["tokens"]
+        before = [] if last is None else texts_of(last[1])
+        if last is not None and before:  # rows of the first update may not be known
+            length = numbers["tokens"]
             self._mark("same_length", row, length, shows=length == last[1]["tokens"])
             self._mark(
                 "same_rows", row, float(texts == before), shows=sorted(texts) == sorted(before)
