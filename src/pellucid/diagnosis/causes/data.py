@@ -62,6 +62,9 @@ def too_good(view: HistoryView) -> Candidate | None:
         and len(early) >= 10
         and min(early) < limit("DAT011", "share") * bigram
     )
+    is_other_loss = bigram is None and view.first("targets.nats") is not None
+    if is_other_loss:
+        return None  # the loss is not -log p of its targets
     if not is_fast and (gap is None or gap.value < limit("DAT011", "below")):
         return None
     return suspect("DAT011", lowest=min(early, default=0.0), updates=len(early), step=step)
