@@ -206,6 +206,8 @@ class Watch(InsideLook):
             return
         self._thread = get_ident()
         first_batch = self._first_batch
+        if first_batch is not None and first_batch.call is None:
+            self.guard("the first batch", first_batch.watch_table, self._hooks)
         if first_batch is not None and self.first_call.is_open and not self._anatomy.is_sharded:
             with self._schedule.clock.stopped():
                 self.first_call.run(self._anatomy.model, first_batch, self._metrics)

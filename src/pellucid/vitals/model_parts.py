@@ -7,6 +7,7 @@ cannot, the signs that need them are missing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, assert_never, cast
 
@@ -17,6 +18,7 @@ from pellucid.model.facts import (
     IdentityFacts,
     NormFacts,
     SandwichFacts,
+    TransformerFacts,
     UnknownFacts,
     block_facts,
     model_facts,
@@ -260,3 +262,23 @@ def first_tensor(value: object) -> Tensor | None:
     values = cast("tuple[object, ...]", value if isinstance(value, tuple | list) else (value,))
     tensors = (value for value in values if isinstance(value, Tensor))
     return next((tensor for tensor in tensors if tensor.is_floating_point()), None)
+
+
+def decodes(model: nn.Module) -> bool | None:
+    """Whether a pellucid model has a decoder; None for any other model."""
+    facts = model_facts(model)
+    match facts:
+        case TransformerFacts():
+            return facts.stacks != "encoder"
+        case UnknownFacts():
+            return None
+        case _:
+            assert_never(facts)
+
+
+def table_of(model: Any) -> nn.Module | None:
+    """The table of embeddings of a model of transformers; None without one."""
+    with suppress(Exception):  # a user's model may raise any error
+        table = model.get_input_embeddings()
+        return table if isinstance(table, nn.Embedding) else None
+    return None

@@ -45,6 +45,12 @@ def _is_new_to_text(view: HistoryView) -> bool:
     return view.fresh and view.learns_tokens and not view.readings("call.right")
 
 
+def _has_usual_size(view: HistoryView) -> bool:
+    """Whether first weights are not so small that rounding hides what tokens say to each other."""
+    variance = view.first("norm.variance_over_eps")
+    return variance is None or variance > limit("INI006", "variance")
+
+
 def _knows_frequencies_at_most(view: HistoryView) -> bool:
     """Whether so many updates went badly, or led no further than to the frequencies of tokens.
 
@@ -68,6 +74,12 @@ def _knows_less(view: HistoryView) -> bool:
     if model_loss is None or start is None:
         return False
     return start >= model_loss + limit("LOS005", "raised")
+
+
+def _names_many_targets(view: HistoryView) -> bool:
+    """Whether the gradient is that of a softmax, and not of one token that is asked for alone."""
+    balance = view.first("targets.unbalanced") or 0.0
+    return not view.first("targets.one_id") and balance <= limit("LOS005", "balance")
 
 
 def of_probabilities(view: HistoryView) -> Candidate | None:
@@ -139,6 +151,15 @@ def by_lot(view: HistoryView) -> Candidate | None:
     return suspect("LOS003/kin", value=kin, even=equal * size, step=1)
 
 
+def copied_rows(view: HistoryView) -> Candidate | None:
+    """Batches that are one row again and again; or a first batch with many copies, a note."""
+    mark = view.often("copies", limit("DAT002", "often"))
+    is_policy = view.facts.on_rewards or view.facts.on_preferences
+    if mark is not None and mark.value >= limit("DAT002", "all") and not is_policy:
+        return suspect_mark("DAT002/always", mark)
+    return Comparison("DAT002/call", "batch.copies", (">=", "half"), n=1)(view)
+
+
 @dataclass(frozen=True, slots=True)
 class OfTargets:
     """A cause in the targets of the first call, a note if other updates pay for the next token.
@@ -165,6 +186,20 @@ CAUSES: tuple[Cause, ...] = (
     Comparison("ATT002/call", "call.rows", (">", 0), n=1),
     Comparison("ATT004/call", "call.documents", (">", 0), n=1),
     Comparison("ATT004/joined", "call.joined", (">", 0), n=1),
+    Comparison("ATT005/call", "call.past", ("<", "influence"), n=1, condition=_has_usual_size),
+    Comparison("ATT011/rows", "call.misfit", (">=", "misfit"), n=1),
+    Comparison(
+        "POS005", "call.first_position", (">", "start"), n=1, condition=lambda view: view.fresh
+    ),
+    Comparison("POS006", "call.wavelength", ("<", "share"), n=1),
+    Comparison("INI007", "weights.alike", (">", "share"), n=1, condition=lambda view: view.fresh),
+    Comparison("LOS031", "targets.unasked", (">", "share"), n=1, condition=_is_new_to_text),
+    Comparison("LOS004/one", "targets.one_id", (">", 0), n=1),
+    Comparison(
+        "LOS004/weights", "targets.evenness", ("<", "share"), n=1, condition=_is_new_to_text
+    ),
+    Comparison("DAT012/filled", "batch.filled", (">", 0), n=1, condition=_is_new_to_text),
+    Comparison("DAT009/sorted", "batch.falls", ("<", "falls"), n=1, condition=_is_new_to_text),
     Comparison("ATT008", "call.right", ("<", "change"), n=1),
     Comparison("ATT009", "call.inputs", ("<", "change"), n=1),
     Comparison("ATT010", "call.source", ("<", "change"), n=1),
@@ -184,7 +219,13 @@ CAUSES: tuple[Cause, ...] = (
     Comparison("LOS005/balance", "targets.unbalanced", (">", "balance"), n=1),
     Comparison("LOS005/untouched", "targets.untouched", (">", "untouched"), n=1),
     of_probabilities,
-    Comparison("LOS003/alike", "targets.own", ("<", "alike"), n=1),
+    Comparison(
+        "LOS003/alike",
+        "targets.own",
+        ("<", "alike"),
+        n=1,
+        condition=_names_many_targets,
+    ),
     Comparison("LOS005/noise", "logits.noise", (">", "noise"), n=1, condition=_knows_less),
     random_outputs,
     OfTargets(Comparison("LOS003/strange", "targets.strange", (">", "strange"), n=1)),
@@ -224,7 +265,7 @@ CAUSES: tuple[Cause, ...] = (
     Comparison("DAT019/absent", "targets.endless", (">", "share"), n=1),
     Comparison("LOS018", "targets.head", (">", "share"), n=1),
     Comparison("LOS017", "targets.shared", (">", "tokens"), n=1),
-    Comparison("DAT002/call", "batch.copies", (">=", "half"), n=1),
+    copied_rows,
     Comparison("RLH010", "answers.mixed", (">", "mixed"), n=1),
     Comparison("RLH011", "answers.prompts", (">", "share"), n=1),
     visible_padding,

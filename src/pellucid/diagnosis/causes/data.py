@@ -24,6 +24,9 @@ def only_frequencies(view: HistoryView) -> Candidate | None:
         return None
     if not view.facts.betas or not _is_early(view, unigram):
         return None  # a slow training stays there for long, and then leaves it
+    update = view.last("update.ratio")
+    if update is not None and update < limit("DAT009", "update"):
+        return None  # so small steps lead nowhere
     ratio = view.usual("gradient.depth_ratio")
     reaches_all = ratio is None or ratio > limit("ARC002", "depth_ratio")
     return suspect(
@@ -59,6 +62,9 @@ def too_good(view: HistoryView) -> Candidate | None:
         and len(early) >= 10
         and min(early) < limit("DAT011", "share") * bigram
     )
+    is_other_loss = bigram is None and view.first("targets.nats") is not None
+    if is_other_loss:
+        return None  # the loss is not -log p of its targets
     if not is_fast and (gap is None or gap.value < limit("DAT011", "below")):
         return None
     return suspect("DAT011", lowest=min(early, default=0.0), updates=len(early), step=step)
@@ -66,13 +72,15 @@ def too_good(view: HistoryView) -> Candidate | None:
 
 def bad_batch(view: HistoryView) -> Candidate | None:
     """A single jump of the loss that comes back."""
-    spikes = [step for step, rise in jumps(view) if rise > limit("DAT008", "jump")]
+    large = [(step, rise) for step, rise in jumps(view) if rise > limit("DAT008", "jump")]
+    spikes = [step for step, rise in large if _ends_at_once(view, step, rise)]
     if not spikes or view.history.stopped is not None or not view.goes_well:
         return None
     losses = [loss for step, loss in view.history.losses if step >= spikes[0]]
-    # a trained model guesses worse than at random only if the batch is no text at all; a single
-    # such batch is harmless
-    is_foreign = view.guessing is not None and sum(v > view.guessing for v in losses) >= 2
+    # a trained model guesses worse than at random if the batch is no text at all; one such batch is
+    # harmless, and two may be torn weights
+    n_foreign = sum(v > (view.guessing or math.inf) for v in losses)
+    is_foreign = n_foreign >= limit("DAT008", "foreign")
     return suspect(
         "DAT008",
         0.7 if is_foreign else 0.5,
@@ -82,6 +90,23 @@ def bad_batch(view: HistoryView) -> Candidate | None:
         step=spikes[0],
         severity="warn" if is_foreign else None,
     )
+
+
+def _ends_at_once(view: HistoryView, step: int, rise: float) -> bool:
+    """Whether a jump of the loss ends with its batch: it falls by half of the jump in one update.
+
+    Weights that a large update has torn need many updates to come back, or come back faster and
+    faster. Foreign batches are learnt slower and slower, and then the text is as before.
+    """
+    losses = [loss for s, loss in view.history.losses if s >= step]
+    high = losses[0] - rise / 2
+    n = next((i for i, loss in enumerate(losses) if loss < high), len(losses) - 1)
+    falls = [losses[i] - losses[i + 1] for i in range(n)]
+    if max(falls, default=rise) < rise / 2:
+        return False
+    within = falls[:-1]
+    speeds_up = len(within) > 1 and within[-1] == max(within)
+    return not (speeds_up and within[-1] > limit("DAT008", "speed") * rise)
 
 
 def jumps(view: HistoryView) -> list[tuple[int, float]]:
@@ -97,64 +122,6 @@ def jumps(view: HistoryView) -> list[tuple[int, float]]:
         if rise > k * spread:
             rises.append((points[i][0], rise))
     return rises
-
-
-def same_batch(view: HistoryView) -> Candidate | None:
-    """A batch whose rows are those of the batch before, update after update.
-
-    If they come in another order, a loader does draw anew: there are no other rows.
-    """
-    mark = view.often("same_rows", limit("DAT001", "share"))
-    if mark is None:
-        return None
-    key = "DAT001/seen" if all(mark.values) else "DAT001/few"
-    return suspect_mark(key, mark)
-
-
-def other_vocabularies(view: HistoryView) -> Candidate | None:
-    """Batches whose frequent ids are frequent in no other batch.
-
-    A loss also falls to that of a vocabulary whose unused ids are known.
-    """
-    mark = view.often("unlike", limit("DAT031", "share"))
-    if mark is None or mark.n_seen < limit("DAT031", "batches"):
-        return None
-    if view.goes_well and (mark.share < 1 or mark.n_seen < limit("DAT031", "more")):
-        return None
-    return suspect_mark("DAT031", mark) if view.updates >= limit("DAT031", "few") else None
-
-
-def few_rows(view: HistoryView) -> Candidate | None:
-    """Rows that each came many times before, in a training from new weights."""
-    mark = view.history.marks.get("known_rows")
-    if mark is None or mark.n_seen < limit("UPD003", "times"):
-        return None
-    repetitions = statistics.median(mark.values[-5:])
-    # rows came as often in the updates that were not looked at
-    times = repetitions * max(1.0, mark.steps[-1] / mark.n_seeable)
-    if times < limit("DAT021", "times") or repetitions < limit("DAT021", "seen"):
-        return None
-    severity = None if view.fresh else "note"
-    return suspect("DAT021", times=times, step=mark.first, severity=severity)
-
-
-def few_pairs(view: HistoryView) -> Candidate | None:
-    """Pairs of answers that came again and again while the ledger looked."""
-    mark = view.history.marks.get("known_rows")
-    if mark is None or mark.n_seen < limit("UPD003", "times") or not view.facts.on_preferences:
-        return None
-    repetitions = statistics.median(mark.values[-3:])
-    times = repetitions * view.updates / mark.n_seeable
-    if times < limit("DAT021", "times") or repetitions < limit("DAT021", "pairs"):
-        return None
-    return suspect(
-        "DAT021/pairs",
-        repetitions=repetitions,
-        times=times,
-        n=mark.n_seeable,
-        of=view.updates,
-        step=mark.first,
-    )
 
 
 def same_masks(view: HistoryView) -> Candidate | None:
@@ -215,8 +182,11 @@ def known_answers(view: HistoryView) -> Candidate | None:
     early = view.losses[:least]
     if len(early) < least or view.steps[least - 1] > 2 * least:
         return None
+    nats = view.first("targets.nats") or 0.0
     if view.facts.on_preferences or view.facts.on_rewards or view.guessing is None:
         return None
+    if nats > limit("LOG016", "nats"):
+        return None  # the gradient names targets that are not known: the loss has other terms
     level = statistics.median(early)
     if any(value > limit("LOG016", "nats") for _, value in view.history.held_out):
         return None  # answers that stand in the inputs would be known in held-out rows too
@@ -225,18 +195,11 @@ def known_answers(view: HistoryView) -> Candidate | None:
 
 CAUSES: tuple[Cause, ...] = (
     known_answers,
-    same_batch,
-    other_vocabularies,
-    few_rows,
-    few_pairs,
     one_class,
     same_masks,
     at_chance,
     only_frequencies,
     too_good,
-    Comparison(
-        "DAT001/history", "batch.repeats", (">=", 2), n=1, further={"loss": lambda view: view.end}
-    ),
     bad_batch,
     Comparison("DAT012", "batch.repetitive", (">", "share"), n=2),
     Comparison("DAT010", "facts.batch_tokens", ("<", "tokens")),

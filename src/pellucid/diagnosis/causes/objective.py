@@ -213,6 +213,18 @@ def other_terms(view: HistoryView) -> Candidate | None:
     return suspect("LOS013/ratio", ratio=ratio, step=0) if is_raised else None
 
 
+def lowered_by_terms(view: HistoryView) -> Candidate | None:
+    """A first loss far below -log p of its targets, though its gradient is that of their mean."""
+    nats, weight, start = view.first("targets.nats"), view.first("targets.weight"), view.start
+    if nats is None or weight is None or start is None or view.facts.on_preferences:
+        return None
+    is_plain = min(view.first("targets.single") or 0.0, view.first("targets.evenness") or 0.0)
+    is_mean = abs(weight - 1) < limit("LOS013", "mean") and is_plain > 1 - limit("LOS013", "mean")
+    if not is_mean or nats < limit("LOS013", "known") or start > limit("LOS013", "left") * nats:
+        return None
+    return suspect("LOS013/lowered", start=start, nats=nats, step=view.steps[0])
+
+
 def _reported_ratio(view: HistoryView) -> float | None:
     """The first reported loss over -log p on the first rows; None if either is unknown.
 
@@ -237,4 +249,5 @@ CAUSES = (
     softmax_twice,
     diluted,
     other_terms,
+    lowered_by_terms,
 )

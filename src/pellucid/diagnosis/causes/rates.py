@@ -60,6 +60,19 @@ def usual_stride(view: HistoryView) -> float:
     return 0.0 if mark is None or mark.n_seen < limit("OPT005", "strides") else mark.value
 
 
+def largest_stride(view: HistoryView) -> float:
+    """The largest step, of the weights' size, as the ledger saw it; 0 if it saw none."""
+    mark = view.history.marks.get("stride")
+    return (
+        max((value for value in mark.values if math.isfinite(value)), default=0.0) if mark else 0.0
+    )
+
+
+def _begins_small(view: HistoryView) -> bool:
+    """Whether first weights are so small that any step is large."""
+    return (view.first("norm.variance_over_eps") or 100) < limit("INI006", "variance")
+
+
 def no_warm_up(view: HistoryView) -> Candidate | None:
     """A first update that damages the initial weights, at a rate that may suit later updates."""
     if not starts_hot(view):
@@ -162,58 +175,6 @@ def sudden_rise(view: HistoryView) -> Candidate | None:
     return None
 
 
-def faint_rate(view: HistoryView) -> Candidate | None:
-    """A rate of next to nothing over the last fifth of the records, or more."""
-    rates, highest = view.history.rates, view.rate or 0.0
-    low = limit("OPT013", "faint") * highest
-    if len(rates) < 2 or not 0 < rates[-1][1] < low:
-        return None
-    start = max((step for step, rate in rates if rate >= low), default=0) + 1
-    if view.updates - start < max(10, round(limit("OPT013", "share") * view.updates)):
-        return None
-    severity = "note" if view.facts.pretrained else "warn"
-    return suspect(
-        "OPT013/faint", last_step=view.updates, rate=rates[-1][1], step=start, severity=severity
-    )
-
-
-def zero_rate(view: HistoryView) -> Candidate | None:
-    """A rate of exactly 0 over the last fifth of the records, or more."""
-    rates = view.history.rates
-    if len(rates) < 2 or rates[-1][1] != 0:
-        return None
-    start = next(step for step, _ in rates if all(v == 0 for s, v in rates if s >= step))
-    if view.updates - start < max(10, round(limit("OPT013", "share") * view.updates)):
-        return None
-    return suspect("OPT013", last_step=view.updates, rate=0.0, step=start)
-
-
-def zero_start(view: HistoryView) -> Candidate | None:
-    """A rate of exactly 0 over the first fifth of the records, or more."""
-    rates = view.history.rates
-    n = next((i for i, (_, rate) in enumerate(rates) if rate != 0), 0)
-    if n < max(10, round(limit("OPT013", "share") * len(rates))):
-        return None
-    return suspect("OPT004/history", n=n, of=len(rates), rate=0.0, step=rates[0][0])
-
-
-def low_foot(view: HistoryView) -> Candidate | None:
-    """A schedule whose highest rate is next to nothing of the optimiser's own."""
-    initial, highest = view.facts.initial_rate, view.rate
-    if not initial or not highest or len(view.history.rates) < limit("UPD005", "updates"):
-        return None
-    if highest > limit("UPD005", "foot") * initial or view.goes_well:
-        return None
-    n = len(view.history.rates)
-    return suspect("UPD005/foot", rate=highest, initial=initial, n=n, step=view.updates)
-
-
-def below_zero(view: HistoryView) -> Candidate | None:
-    """A learning rate below 0: steps go up the loss."""
-    first = next(((step, rate) for step, rate in view.history.rates if rate < 0), None)
-    return None if first is None else suspect("LOS009/rate", rate=first[1], step=first[0])
-
-
 def slow_groups(view: HistoryView) -> Candidate | None:
     """A new model most of whose weights have next to nothing of the highest rate."""
     share = view.facts.slow
@@ -232,8 +193,8 @@ def starts_hot(view: HistoryView) -> bool:
     is_full = is_full or (
         len(rates) > 1 and rates[0][0] <= 2 and rates[0][1] >= 0.5 * (view.rate or 0)
     )
-    is_small = (view.first("norm.variance_over_eps") or 100) < limit("INI006", "variance")
-    return is_full and first is not None and first > limit("OPT006", "first") and not is_small
+    is_hot = first is not None and first > limit("OPT006", "first")
+    return is_full and is_hot and not _begins_small(view)
 
 
 def find_runaways(view: HistoryView) -> dict[str, tuple[float, str]]:
@@ -243,6 +204,9 @@ def find_runaways(view: HistoryView) -> dict[str, tuple[float, str]]:
     if update is not None and update.value > limit("OPT005", "first"):
         effect = f"one update moved weights by {update.value:.0%} of their size"
         runaways["update"] = update.value, effect
+    step = largest_stride(view)
+    if step > limit("OPT005", "torn") and not runaways and not _begins_small(view):
+        runaways["update"] = step, f"one step moved all weights by {step:.0%} of their size"
     score, first = view.highest("attention.max_logit"), view.first("attention.max_logit")
     if score and first is not None and score.value > max(limit("OPT005", "score"), 10 * first):
         runaways["score"] = score.value, f"scores rose from {first:.2g} to {score.value:.3g}"
@@ -262,8 +226,13 @@ def find_runaways(view: HistoryView) -> dict[str, tuple[float, str]]:
 def _at_full_rate(view: HistoryView) -> float:
     """The first update, of the weights' size, as it would be at the highest rate; 0 if unknown."""
     first, rates = view.first("update.ratio"), view.history.rates
-    is_small = (view.first("norm.variance_over_eps") or 100) < limit("INI006", "variance")
-    if first is None or is_small or view.facts.pretrained or not rates or rates[0][1] <= 0:
+    if (
+        first is None
+        or _begins_small(view)
+        or view.facts.pretrained
+        or not rates
+        or rates[0][1] <= 0
+    ):
         return 0.0
     return first * (view.rate or 0.0) / rates[0][1]
 
@@ -288,10 +257,5 @@ CAUSES = (
     no_warm_up,
     too_low,
     motionless_model,
-    zero_rate,
-    zero_start,
-    faint_rate,
-    low_foot,
-    below_zero,
     slow_groups,
 )

@@ -1,6 +1,6 @@
 """What the records cannot tell: a reading is unusual, and fits a fault as well as a sound training.
 
-Each is a note that says what would decide it. None is given where a cause is named.
+Each says what would decide it. A note is given only where no cause is named.
 """
 
 from __future__ import annotations
@@ -74,6 +74,29 @@ def strange_answers(view: HistoryView) -> Candidate | None:
     return suspect("UNK002/form", prompts=prompts, answers=answers, step=0)
 
 
+def shorter_steps(view: HistoryView) -> Candidate | None:
+    """Steps of Adam that become far shorter at once, at the same rate, and stay so.
+
+    Adam divides each gradient by its usual size, so the size of its steps follows the rate.
+    """
+    mark, rates = view.history.marks.get("stride"), dict(view.history.rates)
+    if mark is None or view.facts.betas is None:
+        return None
+    points = [
+        (step, value / rates[step])
+        for step, value in zip(mark.steps, mark.values, strict=True)
+        if rates.get(step) and value > 0
+    ]
+    least, factor = int(limit("UNK001", "steps")), limit("UNK001", "shorter")
+    for i in range(least, len(points) - least + 1):
+        before = [value for _, value in points[i - least : i]]
+        after = [value for _, value in points[i : i + least]]
+        if min(before) > factor * max(after):
+            times = statistics.median(before) / statistics.median(after)
+            return suspect("UNK001/steps", times=times, step=points[i][0])
+    return None
+
+
 CAUSES: tuple[Cause, ...] = (
     blind_climb,
     blind_steps_uphill,
@@ -81,4 +104,5 @@ CAUSES: tuple[Cause, ...] = (
     only_penalties,
     strange_choices,
     strange_answers,
+    shorter_steps,
 )

@@ -91,6 +91,15 @@ def written_over(view: HistoryView) -> Candidate | None:
     )
 
 
+def mostly_reverted(view: HistoryView) -> Candidate | None:
+    """Steps that are put back for the most part; a mask of pruned weights does so by design."""
+    mark = view.often("reverted", limit("UPD010", "share"))
+    if mark is None or view.goes_well or view.updates < limit("UPD010", "long"):
+        return None
+    undone = view.often("undone", limit("UPD001", "share"))
+    return suspect_mark("UPD010/reverted", mark, likelihood(mark)) if undone is None else None
+
+
 def _rise_at(view: HistoryView, step: int) -> float:
     """How far the loss of an update, or of the next, is above those of the five before."""
     losses = dict(view.history.losses)
@@ -274,6 +283,7 @@ CAUSES: tuple[Cause, ...] = (
     Sighting("UPD002", "bare"),
     Sighting("UPD003", "repeated"),
     written_over,
+    mostly_reverted,
     blank,
     swapped,
     no_movement,

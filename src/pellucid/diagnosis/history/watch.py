@@ -40,6 +40,8 @@ from pellucid.vitals import Point, Watch, WatchState, baselines, number_in
 _LEAST_LABELS = 128
 #: So many first losses of a preference loss are not negative; one near ln 2 is that of a coin.
 _EARLY, _NEAR_A_COIN = 8, 0.1
+#: A loss that differs from -log p by so many nats has other terms, or other weights.
+_ALIKE = 0.25
 #: Of both answers of all pairs, half are made less likely.
 _HALF = 0.02
 
@@ -77,6 +79,8 @@ def history_of_watch(
     facts = of_gradient(of_objective(facts or Facts(), logged), signs, losses)
     total = watch.first_call.planned_updates or (watch.updates if watch.has_ended else None)
     facts = replace(facts, total_steps=total)
+    if not _is_log_p(signs, losses):
+        facts = replace(facts, unigram=None, bigram=None)  # no numbers to compare this loss with
     if facts.objective is not None and not watched.n_losses:
         # the model's own call has a loss of tokens, which is not what this trainer minimises
         losses = logged.get("loss", ())
@@ -95,6 +99,14 @@ def history_of_watch(
         marks=watched.marks,
         ranks=watched.ranks,
     )
+
+
+def _is_log_p(signs: Mapping[str, tuple[Reading, ...]], losses: Points) -> bool:
+    """Whether the first loss is -log p of the targets that its gradient names, if that is known."""
+    nats = signs.get("targets.nats", ())
+    if not nats or not losses or losses[0][0] > 1:
+        return True
+    return abs(losses[0][1] - nats[0].value) < _ALIKE
 
 
 def of_gradient(facts: Facts, signs: Mapping[str, tuple[Reading, ...]], losses: Points) -> Facts:

@@ -50,6 +50,11 @@ class Alignment:
         return self.share - self.chance >= _CLEAR * (1 - self.chance) > 0
 
     @property
+    def follows(self) -> bool:
+        """Whether nearly all targets are the next inputs."""
+        return self.is_clear and self.offset == 1
+
+    @property
     def is_partial(self) -> bool:
         """Whether some targets are the next tokens, more than by chance, and many are not."""
         return self.offset == 1 and not self.is_clear and self.share > 2 * self.chance + _SOME

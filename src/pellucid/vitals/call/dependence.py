@@ -51,8 +51,10 @@ class Repetition:
         with reading_mode(self._model), autocast:
             return self._outputs_of(self._model(*args, **kwargs))
 
-    def move_of_later(self, arguments: Arguments, before: Tensor, starts: Sequence[int]) -> float:
-        """How far outputs move with the tokens before them, of their size.
+    def move_of_later(
+        self, arguments: Arguments, before: Tensor, starts: Sequence[int]
+    ) -> float | None:
+        """How far outputs move with the tokens before them, of their size; None if none can change.
 
         With very small weights no token moves another one's output. Then nothing is known of the
         tokens after it either.
@@ -68,7 +70,7 @@ class Repetition:
         variant = with_changes(arguments, arguments.ids, is_earlier.to(arguments.inputs.device))
         after = None if variant is None else self(variant)
         if after is None or after.shape != before.shape:
-            return 0.0
+            return None
         changes = change(before, after)
         return max(float(changes[row, start:].max()) for row, start in enumerate(starts))
 

@@ -12,6 +12,7 @@ from pellucid.training import Guard, silently
 from pellucid.vitals.async_metrics import AsyncMetrics
 from pellucid.vitals.call.arguments import arguments_of, ids_of_vectors
 from pellucid.vitals.call.dependence import Repetition
+from pellucid.vitals.call.first_model import equal_units, longest_wavelength
 from pellucid.vitals.call.paid_targets import PaidTargets
 from pellucid.vitals.call.probe import CallProbe, FirstCall, allowed_passes
 from pellucid.vitals.taps.first_batch import FirstBatch
@@ -77,6 +78,10 @@ class FirstCallProbe:
         tokens = inputs if is_ids else ids_of_vectors(model, inputs)
         first_call = FirstCall(arguments, tokens, first.first_ids, paid, half)
         signs = CallProbe(first_call, repeat, self._guard, limit).measure()
+        if is_ids and (length := longest_wavelength(model, inputs.shape[1])) is not None:
+            signs["call.wavelength"] = length
+        if (share := equal_units(model)) is not None:
+            signs["weights.alike"] = share
         self.passes = repeat.passes
         return signs
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from pellucid.batches import IGNORED
 from pellucid.vitals.call.logit_noise import logit_noise
-from pellucid.vitals.call.place_weights import easiness, own_share, power_of_p
+from pellucid.vitals.call.place_weights import easiness, evenness, own_share, power_of_p
 
 #: Places per row whose whole gradient is read, and vocabulary entries for a temperature.
 _PLACES, _FEWEST = 512, 8
@@ -56,6 +56,8 @@ class PaidTargets:
         own_share: The share of the gradients that is of each place's own target (see `own_share`).
         power: The power of p(y) by which places weigh (see `power_of_p`).
         easiness: How well the paid places know their next token, of all pairs (see `easiness`).
+        evenness: How many of the paid places carry the loss, of all (see `evenness`).
+        nats: The mean of -log p at the places with one target.
     """
 
     all: Int[Tensor, "batch time"]
@@ -70,6 +72,8 @@ class PaidTargets:
     own_share: float | None = None
     power: float | None = None
     easiness: float | None = None
+    evenness: float | None = None
+    nats: float | None = None
 
     def signs(self) -> dict[str, float]:
         """The numbers that are known, by the ids of their signs."""
@@ -84,6 +88,8 @@ class PaidTargets:
             "targets.own": self.own_share,
             "targets.power": self.power,
             "targets.easiness": self.easiness,
+            "targets.evenness": self.evenness,
+            "targets.nats": self.nats,
         }
         return {id: value for id, value in numbers.items() if value is not None}
 
@@ -135,6 +141,8 @@ def paid_targets(
         own_share=own_share(part, logits) if of_tokens else None,
         power=power_of_p(part, logits, is_plain) if of_tokens and not is_rounded else None,
         easiness=easiness(part, logits, ids) if of_tokens and ids is not None else None,
+        evenness=evenness(part, logits, is_single & is_paid) if of_tokens else None,
+        nats=_nats(logits, is_single, row_targets[:, :places]) if of_tokens else None,
     )
 
 
@@ -177,6 +185,15 @@ def _weight(gradient: Tensor, logits: Tensor, is_single: Tensor) -> float:
     g, z = gradient[is_single].double(), logits[is_single].double()
     p = z.softmax(-1).gather(-1, g.argmin(-1, keepdim=True))[:, 0]
     return float((-g.amin(-1) / (1 - p).clamp_min(1e-12)).median())
+
+
+def _nats(logits: Tensor, is_single: Tensor, targets: Tensor) -> float | None:
+    """The mean of -log p at the targets, in nats; None without any."""
+    is_named = is_single & (targets != IGNORED)
+    if not bool(is_named.any()):
+        return None
+    z, y = logits[is_named].float(), targets[is_named]
+    return float((z.logsumexp(-1) - z.gather(-1, y[:, None])[:, 0]).mean())
 
 
 def _temperature(gradient: Tensor, logits: Tensor, is_plain: Tensor) -> float | None:

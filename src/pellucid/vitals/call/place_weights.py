@@ -112,6 +112,31 @@ def power_of_p(
     return float(slope) if unexplained <= (1 - _LINE) * float(from_w.square().sum()) else None
 
 
+def evenness(
+    gradient: Float[Tensor, "rows places vocab"],
+    logits: Float[Tensor, "rows places vocab"],
+    is_single: Bool[Tensor, "rows places"],
+) -> float | None:
+    """How many of the places that are paid for carry the loss, of all: 1 if all weigh alike.
+
+    (sum w)^2 / (n sum w^2): 1 / n if one place has all the weight. None of few places.
+
+    Args:
+        gradient: Of the loss by the logits.
+        logits: The logits.
+        is_single: Whether a place has one target.
+
+    Source:
+        Kish 1965, "Survey Sampling", the effective sample size.
+    """
+    places = is_single.nonzero()[: 4 * _MAX_PLACES]
+    if len(places) < _MAX_PLACES:
+        return None
+    g, z = (x[*places.T].float() for x in (gradient, logits))
+    w = target_weights(g, z.softmax(-1), g.argmin(-1)).clamp_min(0)
+    return float(w.sum().square() / (len(w) * w.square().sum()).clamp_min(_TINY))
+
+
 def easiness(
     gradient: Float[Tensor, "rows places vocab"],
     logits: Float[Tensor, "rows places vocab"],

@@ -32,6 +32,7 @@ class PositionNotes:
         self._lengths = {1, len(inputs)} - {self._time}
         self._constant: dict[str, float] = {}
         self._falling: dict[str, float] = {}
+        self._starts: dict[str, float] = {}
 
     def note(self, name: str, module: nn.Module, arguments: Any) -> None:
         """Note the arguments of a module, if its name says that it takes positions."""
@@ -45,14 +46,23 @@ class PositionNotes:
                 self._constant[name] = min(float(equal), self._constant.get(name, 1.0))
                 if len(rows) in self._lengths:  # not a table of distances
                     self._falling[name] = falling(rows)
+                    if isinstance(module, nn.Embedding) and rows_count_on(rows):
+                        self._starts[name] = float(rows[0, 0])
 
     def _is_text(self, tensor: Tensor) -> bool:
         return any(torch.equal(tensor, text) for text in self._texts)
 
     def signs(self) -> dict[str, float]:
-        """The share of rows with one position for all, and of steps back, least of the modules."""
-        shares = {"call.one_position": self._constant, "call.falling_positions": self._falling}
-        return {id: min(values.values()) for id, values in shares.items() if values}
+        """The share of rows with one position for all, of steps back, and where rows begin.
+
+        Of each, the least of the modules.
+        """
+        notes = {
+            "call.one_position": self._constant,
+            "call.falling_positions": self._falling,
+            "call.first_position": self._starts,
+        }
+        return {id: min(values.values()) for id, values in notes.items() if values}
 
 
 def falling(positions: Int[Tensor, "rows time"]) -> float:
@@ -63,6 +73,16 @@ def falling(positions: Int[Tensor, "rows time"]) -> float:
     """
     step, after = positions[:, 1:] - positions[:, :-1], positions[:, 1:]
     return float(((step < 0) & (after > _START)).double().mean())
+
+
+def rows_count_on(positions: Int[Tensor, "rows time"]) -> bool:
+    """Whether all rows begin at one position, and go on by 1 from token to token.
+
+    Args:
+        positions: Of the tokens of each row.
+    """
+    is_next = (positions[:, 1:] - positions[:, :-1] == 1).all()
+    return bool(is_next & (positions[:, 0] == positions[0, 0]).all())
 
 
 def _is_positions(tensor: Any, time: int) -> bool:

@@ -27,18 +27,17 @@ from pellucid.vitals.call.alignment import (
 )
 from pellucid.vitals.call.arguments import Arguments
 from pellucid.vitals.call.dependence import Repetition, change, shorter, with_changes
+from pellucid.vitals.call.misfit import misfit
 from pellucid.vitals.call.paid_targets import PaidTargets
 from pellucid.vitals.call.places import count_changed, places_to_change
 from pellucid.vitals.call.positions import PositionNotes
 
-#: The most forward passes of the probe; it needs seven at most.
+#: The most forward passes of the probe; it needs eight at most.
 MAX_PASSES = 30
 #: The share of a planned run that its passes may take; an update counts as three passes.
 _SHARE_OF_RUN, _PASSES_OF_UPDATE = 0.02, 3
 #: A loss on at least so many places is one on all tokens.
 _DENSE = 0.9
-#: From this share of places with one target on, a place without a gradient is not paid for.
-_NAMED = 0.9
 #: A larger change of an output is no rounding.
 ROUNDING = {False: 1e-4, True: 1e-2}
 
@@ -115,21 +114,19 @@ class CallProbe:
 
     def _read_targets(self) -> dict[str, float]:
         """What the labels and the gradient of the logits say, without a forward pass."""
-        arguments, paid = self._call.arguments, self._call.paid
-        signs: dict[str, float] = {}
-        labels = arguments.tensor(arguments.labels)
-        if labels is not None and labels.ndim == 2 and not labels.is_floating_point():
-            signs["targets.unpaid_rows"] = float((labels < 0).all(1).double().mean())
-        elif labels is None and paid is not None and (paid.single or 0.0) > _NAMED:
-            signs["targets.unpaid_rows"] = float((paid.all == IGNORED).all(1).double().mean())
-        if paid is not None:
-            signs |= paid.signs()
-        return signs
+        paid = self._call.paid
+        share = target_rows.unpaid_rows(self._call.arguments, paid)
+        signs = {} if share is None else {"targets.unpaid_rows": share}
+        return signs if paid is None else signs | paid.signs()
 
     def _read_mask(self) -> dict[str, float]:
         """Whether the mask of padding hides tokens and shows padding."""
-        share = text_rows.hidden_tokens(self._call.arguments)
-        return {} if share is None else {"call.hidden": share}
+        arguments = self._call.arguments
+        shares = {
+            "call.hidden": text_rows.hidden_tokens(arguments),
+            "call.misfit": misfit(arguments),
+        }
+        return {id: share for id, share in shares.items() if share is not None}
 
     # ---- other inputs, other outputs
 
@@ -169,6 +166,10 @@ class CallProbe:
             signs["call.rows"] = self._over_rounding(float(changes[-1].max()))
         if changes.ndim == 2 and changes.shape[1] == arguments.inputs.shape[1] and places:
             signs |= self._judge_targets(tokens, targets, aligned, changes, places, before)
+            if aligned is not None and aligned.follows and self._may_take(1):
+                starts = [first for first, _, _ in places]
+                past = self._repeat.move_of_later(arguments, before, starts)
+                signs |= {} if past is None else self._drop_hidden({"call.past": past})
         return signs
 
     def _judge_targets(
@@ -215,7 +216,7 @@ class CallProbe:
     def _move_of_later(self, before: Tensor, starts: list[int]) -> float:
         repeat, arguments = self._repeat, self._call.arguments
         move = repeat.move_of_later(arguments, before, starts) if self._may_take(1) else 0.0
-        return self._over_rounding(move)
+        return self._over_rounding(move or 0.0)
 
     def _aligned(self, aligned: Alignment, read: float, future: float) -> dict[str, float]:
         """Signs of targets that the inputs hold, by their offset."""

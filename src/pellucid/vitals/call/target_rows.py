@@ -9,12 +9,15 @@ from torch import Tensor
 from pellucid.batches import IGNORED
 from pellucid.vitals.call.alignment import alignment
 from pellucid.vitals.call.arguments import Arguments
+from pellucid.vitals.call.paid_targets import PaidTargets
 from pellucid.vitals.call.text_rows import various
 
 #: Fewer rows, and fewer tokens behind a start, say nothing.
 _FEWEST, _FEWEST_TOKENS = 2, 4
 #: A mean of fewer tokens says nothing.
 _FEWEST_PLACES = 16
+#: From this share of places with one target on, a place without a gradient is not paid for.
+_NAMED_SHARE = 0.9
 
 
 def measure(
@@ -41,6 +44,21 @@ def measure(
     }
     unended = unended_rows(arguments, tokens, targets)
     return signs if unended is None else signs | unended
+
+
+def unpaid_rows(arguments: Arguments, paid: PaidTargets | None) -> float | None:
+    """The share of rows without any target; None if it does not show.
+
+    Args:
+        arguments: The call.
+        paid: The targets that the loss pays for; None if unknown.
+    """
+    labels = arguments.tensor(arguments.labels)
+    if labels is not None and labels.ndim == 2 and not labels.is_floating_point():
+        return float((labels < 0).all(1).double().mean())
+    if labels is None and paid is not None and (paid.single or 0.0) > _NAMED_SHARE:
+        return float((paid.all == IGNORED).all(1).double().mean())
+    return None
 
 
 def shared_start(targets: Int[Tensor, "rows time"]) -> int:

@@ -9,7 +9,14 @@ from jaxtyping import Int
 from torch import Tensor
 
 from pellucid.vitals.call.arguments import Arguments
-from pellucid.vitals.call.token_order import entropy, interleaving, share_of_text
+from pellucid.vitals.call.token_order import (
+    entropy,
+    falls,
+    filled,
+    interleaving,
+    share_of_text,
+)
+from pellucid.vitals.call.unasked import asks_for_one_id, unasked
 
 #: Fewer rows, and shorter ones, say nothing.
 _FEWEST_ROWS, _SHORTEST = 4, 4
@@ -39,6 +46,13 @@ def measure(
         return signs
     signs["batch.copies"] = copies(ids)
     signs |= {"batch.interleaved": interleaving(ids), "batch.entropy": entropy(ids)}
+    signs["batch.filled"] = filled(ids)
+    falling_share = falls(ids)
+    if falling_share is not None:
+        signs["batch.falls"] = falling_share
+    if arguments.source is None:
+        signs["targets.unasked"] = unasked(ids, targets, (*arguments.special, *arguments.ends))
+        signs["targets.one_id"] = asks_for_one_id(ids, targets)
     share = _paid_share(arguments, ids, targets)
     if share is not None:
         signs["targets.paid"] = share

@@ -23,6 +23,8 @@ _FEWEST_TOKENS, _FEWEST_PAIRS = 256, 4
 _DEVIATIONS = 6
 #: From this ratio on, neighbours belong together.
 _TIED = 1.5
+#: An id that fills every so many places is at nearly all of them, and hardly anywhere else.
+_PERIODS, _EVERYWHERE, _ELSEWHERE = (2, 3, 4), 0.95, 0.2
 #: Less than this above 1, a ratio is as good as none.
 _LEAST = 0.25
 #: Fewer paid places say nothing; and of such a task the places, or the targets, have few kinds.
@@ -69,6 +71,36 @@ def interleaving(ids: Int[Tensor, "rows time"]) -> float:
     if nearest is None or max(farther, default=0.0) < _TIED:
         return 0.0
     return (max(farther) - 1) / max(nearest - 1, _LEAST)
+
+
+def falls(ids: Int[Tensor, "rows time"]) -> float | None:
+    """The share of steps from a token to a higher or lower id that fall; None if they are few.
+
+    Args:
+        ids: Rows of text.
+    """
+    steps = (ids[:, 1:] - ids[:, :-1]).flatten()
+    n = int((steps != 0).sum())
+    return int((steps < 0).sum()) / n if n >= _FEWEST_TOKENS else None
+
+
+def filled(ids: Int[Tensor, "rows time"]) -> float:
+    """The share of places that one id fills at an even distance, in all rows; 0 if none does.
+
+    Args:
+        ids: Rows of text.
+    """
+    if ids.numel() < _FEWEST_TOKENS:
+        return 0.0
+    for period in _PERIODS:
+        for first in range(min(period, ids.shape[1])):
+            filled_ids, others = ids[:, first::period], torch.ones_like(ids, dtype=torch.bool)
+            others[:, first::period] = False
+            usual = filled_ids.flatten().mode().values
+            is_filled = float((filled_ids == usual).double().mean()) >= _EVERYWHERE
+            if is_filled and float((ids[others] == usual).double().mean()) < _ELSEWHERE:
+                return 1 / period
+    return 0.0
 
 
 def entropy(ids: Int[Tensor, "rows time"]) -> float:

@@ -17,8 +17,12 @@ _RUNS = 2
 #: Ids are counted modulo a number. Halves of a batch have so many tokens and so much in common, or
 #: say nothing.
 _KINDS, _FEWEST_TOKENS, _LIKENESS = 256, 64, 0.5
+#: Of few ids, chance alone makes batches alike.
+_MOST_CHANCE = 0.5
 #: A checksum has so many bits, which a float32 holds exactly.
 _BITS = 24
+#: Tokens of a piece of text, how many kinds of checksums pieces have, and the factor of these.
+GRAM, PARTS, _ODD = 8, 4, 0x9E3779B97F4A7C1 * 2 + 1
 #: The ids (rows, time) of a batch's first rows; True where they are tokens, None if all are.
 Rows = tuple[Tensor, Tensor | None]
 
@@ -85,8 +89,9 @@ def overlaps(batches: Sequence[Tensor | None]) -> Float[Tensor, " batches"]:
 def kinship(batches: Sequence[Rows | None]) -> Float[Tensor, " batches"]:
     """How like a batch is to the batch that is most like it, over how like its own halves are.
 
-    Likeness is the correlation of how often each id comes, 0 at least. -1 if it is unknown: of one
-    batch, of short ones, and of halves that have little in common.
+    Likeness is the correlation of how often each id comes, less what the largest of so many is by
+    chance, 0 at least. -1 if it is unknown: of one batch, of short ones, and of halves that have
+    little in common.
 
     Args:
         batches: At least one batch, each as `first_rows` gives it.
@@ -103,6 +108,10 @@ def kinship(batches: Sequence[Rows | None]) -> Float[Tensor, " batches"]:
     own_likeness = (units[:, 0] * units[:, 1]).sum(1)
     is_other = is_long & ~torch.eye(n, dtype=torch.bool, device=ids.device)
     likeness = (profile @ profile.T).masked_fill(~is_other, -1.0).amax(1)
+    # the largest of m correlations of n unrelated numbers is about the root of 2 ln m / n
+    spread = 2 * is_other.sum(1).clamp_min(1).log() / is_used.sum().clamp_min(1)
+    chance = spread.sqrt().clamp_max(_MOST_CHANCE)
+    likeness = (likeness - chance) / (1 - chance)
     is_known = is_long & is_other.any(1) & (own_likeness >= _LIKENESS)
     return torch.where(is_known, likeness.clamp_min(0.0) / own_likeness.clamp_min(_LIKENESS), -1.0)
 
@@ -131,6 +140,36 @@ def row_checksums(batches: Sequence[Rows | None]) -> Float[Tensor, "batches 1+ro
     mixed = ((mixed ^ (mixed >> 29)) * real).sum(2)
     checksums = ((mixed ^ (mixed >> 31)) & ((1 << _BITS) - 1)).float()
     return torch.cat([(real.sum((1, 2)) / n_rows)[:, None], checksums], 1)
+
+
+def gram_checksums(batches: Sequence[Rows | None]) -> Float[Tensor, "batches rows*parts"]:
+    """A few numbers of each row that rows with most of their text in common share; 0 without any.
+
+    Each is the least of one kind of checksum of the row's pieces of `GRAM` tokens: the chance that
+    two rows share it is the share of pieces that are in both, of those in either.
+
+    Args:
+        batches: At least one batch, each as `first_rows` gives it.
+
+    Source:
+        Broder 1997, "On the resemblance and containment of documents".
+    """
+    ids, real = _stacked(batches)
+    if ids.shape[2] < GRAM:
+        return torch.zeros((len(ids), ROWS * PARTS), device=ids.device)
+    mixed = ids + 1
+    for shift in (1, 2, 4):  # pieces of two, four and eight tokens
+        mixed = mixed[..., :-shift] * _ODD + mixed[..., shift:]
+        mixed = mixed ^ (mixed >> 29)
+    is_text = (real[..., : 1 - GRAM] > 0) & (real[..., GRAM - 1 :] > 0)
+    no_number = 1 << _BITS
+    lowest: list[Tensor] = []
+    for _ in range(PARTS):
+        mixed = mixed * _ODD
+        numbers = ((mixed >> 31) & (no_number - 1)).masked_fill(~is_text, no_number)
+        lowest.append(numbers.amin(2))
+    least = torch.stack(lowest, 2)
+    return least.masked_fill(least == no_number, 0).float().flatten(1)
 
 
 def _stacked(batches: Sequence[Rows | None]) -> tuple[Tensor, Tensor]:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from pellucid.training import Guard
 from pellucid.vitals.ledger.batch_rows import Rows, class_range
+from pellucid.vitals.ledger.place_focus import focus_of_places
 from pellucid.vitals.ledger.pulls import (
     class_logits,
     class_pulls,
@@ -69,6 +70,9 @@ class Events:
         #: whether gaps in these gradients are to be measured, and the last measured
         self.measures_gap = False
         self.gap: Tensor | None = None
+        #: the logits of the same places, and the power of their doubt by which the loss weighs them
+        self._gap_logits: Tensor | None = None
+        self.focus: Tensor | None = None
         self.open_calls = (0, 0)
         #: sums of the line that smoothed labels make, and of how many calls they are
         self.lines: tuple[Tensor, int] | None = None
@@ -154,6 +158,8 @@ class Events:
             is_due = of_rows is not None or self.measures_outputs or self.measures_gap
             logits = (logits_of(output) if of_rows is None else of_rows) if is_due else None
             if logits is not None and logits.requires_grad and is_plain(logits):
+                if self.measures_gap and of_rows is None and logits.is_contiguous():
+                    self._gap_logits = _sampled(logits.detach())[::2].clone()
                 row_logits = None if of_rows is None else of_rows.detach()
                 measure = partial(self._measure_outputs, row_logits, ids, labels)
                 hook = Hook(self._guard, "gradients of logits", measure)
@@ -189,6 +195,9 @@ class Events:
         sampled = rows[::stride]
         if self.measures_gap and gradient.ndim == 3 and gradient.dtype != torch.float16:
             self.gap, self.measures_gap = gap_of_places(sampled), False
+            if self._gap_logits is not None and len(self._gap_logits) == len(sampled[::2]):
+                self.focus = focus_of_places(sampled[::2], self._gap_logits)
+            self._gap_logits = None
         if logits is not None and self.records:
             sums, n = self.lines or (0, 0)
             self.lines = (sums + smoothing_sums(gradient, logits, labels), n + 1)
@@ -211,3 +220,9 @@ class Events:
             own_ids = ids if is_own else None
             shift = shift_of_rows(gradient, own_ids)
             self.pulls.append(torch.cat([token_pulls(sampled, places, own_ids), shift[None]]))
+
+
+def _sampled(outputs: Tensor) -> Tensor:
+    """About `_TOKENS` of the places of outputs (batch, time, vocab), evenly spread."""
+    rows = outputs.view(-1, outputs.shape[-1])
+    return rows[:: max(1, len(rows) // _TOKENS) | 1]

@@ -155,7 +155,9 @@ class Ledger:
         self.events.clear()
         if self.events.gap is not None:
             metrics.record("targets.gap", self.events.gap)
-            self.events.gap = None
+            if self.events.focus is not None:
+                metrics.record("targets.focus", self.events.focus)
+            self.events.gap = self.events.focus = None
         self.events.measures_gap = step % _GAPS == 0
         self._pay(started)
 
@@ -211,6 +213,9 @@ class Ledger:
 
     def _open(self, step: int) -> None:
         """Begin a page, if the budget pays for it."""
+        if self._witnesses is not None and self._witnesses.are_frozen:
+            self._choose()  # others are trained now
+            self._previous, self._last_step = None, -1
         witnesses = self._witnesses
         credited = self._schedule.credited
         is_paid = self._budget.pays(credited) and (

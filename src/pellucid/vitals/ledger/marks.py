@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from pellucid.vitals.ledger.batch_rows import ROWS
 from pellucid.vitals.ledger.bounds import BOUND
+from pellucid.vitals.ledger.row_counts import RowCounts, texts_of
 
 #: What an update can show.
 MarkName = Literal[
@@ -44,6 +44,7 @@ MarkName = Literal[
     "lowered",
     "shifted",
     "rounded",
+    "reverted",
     "stale",
     "same_masks",
     "weight_bound",
@@ -83,6 +84,8 @@ ASIDE = 0.25
 MAJORITY = 0.9
 #: A step is lost if such a share of the numbers that it moved is rounded back.
 ROUNDED = 0.2
+#: A step is put back if such a share of the numbers that it moved are what they were.
+HALF = 0.5
 #: A step uses other gradients than those that arrived if their cosine is below.
 SWAPPED = 0.5
 #: A gradient has noise if the addition is so many times as long as the gradient.
@@ -166,8 +169,7 @@ class Marks:
         self.by_name: dict[MarkName, Mark] = {}
         #: by the checksum of the witnesses: the update after which they had it
         self._steps_by_checksum: dict[float, int] = {}
-        #: by the checksum of a row of text: how often it came
-        self._row_counts: Counter[float] = Counter()
+        self._row_counts = RowCounts()
         self._last: tuple[Row, Mapping[str, float]] | None = None
 
     def add(self, row: Row, numbers: Mapping[str, float]) -> None:
@@ -241,25 +243,24 @@ class Marks:
         low, high = numbers["class_low"], numbers["class_high"]
         if low >= 0:
             self._mark("one_class", row, low, shows=low == high)
-        texts = _texts(numbers)
+        texts = texts_of(numbers)
         if not texts:
             return
         counts = Counter(texts)
         copied = sum(n for n in counts.values() if n > 1) / len(texts)
         if len(texts) > 1:
             self._mark("copies", row, copied, shows=copied >= COPIES)
-        if last is not None:
-            before, length = _texts(last[1]), numbers["tokens"]
+        before = [] if last is None else texts_of(last[1])
+        if last is not None and before:  # rows of the first update may not be known
+            length = numbers["tokens"]
             self._mark("same_length", row, length, shows=length == last[1]["tokens"])
             self._mark(
                 "same_rows", row, float(texts == before), shows=sorted(texts) == sorted(before)
             )
         if numbers["tokens"] < _LONG:
             return
-        times = statistics.fmean(self._row_counts[text] for text in texts)
+        times = self._row_counts.add(numbers)
         self._mark("known_rows", row, times, shows=times > 0)
-        if len(self._row_counts) < _CHECKSUMS:
-            self._row_counts.update(texts)
 
     def _mark_weights(
         self, row: Row, numbers: Mapping[str, float], last: tuple[Row, Mapping[str, float]] | None
@@ -280,6 +281,7 @@ class Marks:
                 is_over = is_written and numbers["aside"] >= ASIDE
                 self._mark("overwritten", row, numbers["written"] / step, shows=is_over)
                 self._mark("rounded", row, numbers["rounded"], shows=numbers["rounded"] > ROUNDED)
+                self._mark("reverted", row, numbers["reverted"], shows=numbers["reverted"] >= HALF)
         if self._steps_by_checksum:
             earlier = self._steps_by_checksum.get(before) if is_written else None
             steps_lost = 0.0 if earlier is None else float(row.step - 1 - earlier)
@@ -292,9 +294,3 @@ class Marks:
 
     def _mark(self, name: MarkName, row: Row, value: float, *, shows: bool) -> None:
         self.by_name.setdefault(name, Mark()).add(row.step, value, shows=shows)
-
-
-def _texts(numbers: Mapping[str, float]) -> list[float]:
-    """The checksums of an update's rows of text, in order."""
-    texts = (numbers[f"text{i}"] for i in range(ROWS))
-    return [text for text in texts if text]

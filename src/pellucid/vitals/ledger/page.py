@@ -8,7 +8,15 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from pellucid.vitals.ledger.batch_rows import ROWS, Rows, kinship, overlaps, row_checksums
+from pellucid.vitals.ledger.batch_rows import (
+    PARTS,
+    ROWS,
+    Rows,
+    gram_checksums,
+    kinship,
+    overlaps,
+    row_checksums,
+)
 from pellucid.vitals.ledger.bounds import noise_ratio, share_at_bound
 
 #: The columns of `Page.statistics`.
@@ -38,6 +46,7 @@ COLUMNS = (
     "lowered",
     "shifted",
     "rounded",
+    "reverted",
     "overlap",
     "weight_bound",
     "gradient_bound",
@@ -45,6 +54,7 @@ COLUMNS = (
     "kinship",
     "tokens",
     *(f"text{i}" for i in range(ROWS)),
+    *(f"gram{i}" for i in range(ROWS * PARTS)),
 )
 #: Of the numbers that an update moved, so few may have stayed for the update to count as undone.
 _STAYED = 0.02
@@ -136,12 +146,14 @@ class Page:
             *self.classes[:n].double().unbind(1),
             *self.pulls[:n].double().unbind(1),
             _rounded(before, change, gap),
+            _reverted(before, change),
             overlaps(self.masks[:n]).to(before),
             share_at_bound(before, matrices),
             share_at_bound(gradient, matrices),
             noise_ratio(used, total),
             kinship(self.texts[:n]).to(before),
             *row_checksums(self.texts[:n]).to(before).unbind(1),
+            *gram_checksums(self.texts[:n]).to(before).unbind(1),
         )
         return torch.stack([*numbers], 1)
 
@@ -245,6 +257,13 @@ def _rounded(before: Tensor, change: Tensor, gap: Tensor) -> Tensor:
     is_back = is_stepped & (gap[1:] == -change[:-1]) & (before[1:] != 0)
     share = _share(is_back, is_stepped) * is_short[1:]
     return torch.cat([share.new_zeros(1), share])
+
+
+def _reverted(before: Tensor, change: Tensor) -> Tensor:
+    """The share of the numbers that the update before moved and that are as before it; else -1."""
+    is_stepped = change[:-1] != 0
+    share = _share(is_stepped & (before[1:] == before[:-1]), is_stepped)
+    return torch.cat([share.new_full((1,), -1.0), share])
 
 
 def _share(part: Tensor, total: Tensor) -> Tensor:

@@ -39,6 +39,11 @@ class Witnesses:
         self._views: list[Tensor] = []
         self._addresses: list[int] = []
 
+    @property
+    def are_frozen(self) -> bool:
+        """Whether one of them is no longer trained."""
+        return not all(parameter.requires_grad for parameter in self.parameters)
+
     def weights(self) -> list[Tensor]:
         """The numbers of each witness now, as views."""
         addresses = [parameter.data_ptr() for parameter in self.parameters]

@@ -6,13 +6,12 @@ import math
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, assert_never, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from pellucid.batches import IGNORED
-from pellucid.model.facts import TransformerFacts, UnknownFacts, model_facts
 from pellucid.vitals.async_metrics import AsyncMetrics
 from pellucid.vitals.call.answers import Answers
 from pellucid.vitals.call.kinship import kinship_of_masked
@@ -21,16 +20,18 @@ from pellucid.vitals.call.prompt_answers import PromptAnswers
 from pellucid.vitals.call.row_content import FEWEST, LONG, one_token, repetitive, without_masks
 from pellucid.vitals.label_baselines import Baselines, baselines
 from pellucid.vitals.ledger.batch_rows import Rows, class_range, first_rows
-from pellucid.vitals.model_parts import unwrap
+from pellucid.vitals.model_parts import decodes, table_of, unwrap
 from pellucid.vitals.probe import Probe
 from pellucid.vitals.taps.hooks import Hooks
 from pellucid.vitals.taps.outputs import logits_of, output_attribute
-from pellucid.vitals.taps.recorded_call import Call, Uncuttable, is_plain
+from pellucid.vitals.taps.recorded_call import Call, Uncuttable, ids_in, inputs_of, is_plain
 
 #: About how many tokens a probe has, and its most rows; it has at least one row.
 _TOKENS, _ROWS = 512, 4
 #: Most losses that are kept of an update.
 MAX_LOSSES = 4096
+#: From this share of places with one target on, the gradient names the targets.
+_NAMED_SHARE = 0.9
 #: Fewer rows are often of one class by chance.
 _CLASSED = 4
 #: Class names in transformers of models that shift their labels, which are the inputs.
@@ -43,7 +44,7 @@ class FirstBatch:
     def __init__(self, model: nn.Module) -> None:
         self._model = unwrap(model)
         #: whether a pellucid model has a decoder; None for any other model
-        self._decodes = _decodes(self._model)
+        self._decodes = decodes(self._model)
         self.labels: Tensor | None = None
         #: the losses in the model's outputs since the last update
         self.losses: deque[Tensor] = deque(maxlen=MAX_LOSSES)
@@ -64,6 +65,7 @@ class FirstBatch:
         #: the rows of the first calls whose labels leave out a prompt
         self.prompt_answers = PromptAnswers()
         self._call: Call | None = None
+        self._watches_table = False
         #: whether the outputs of the first call are still to come
         self._awaits_logits, self._rows = False, 0
         #: whether the outputs of the first call are too few for its ids: classes, not tokens
@@ -82,6 +84,17 @@ class FirstBatch:
             embedding = self._model.get_submodule("token_embedding")
             hooks.before(embedding, "the first batch", self._on_embedding)
 
+    def watch_table(self, hooks: Hooks) -> None:
+        """Take ids from the table of embeddings: a loop may call the body alone, and not the model.
+
+        Args:
+            hooks: Take the hook.
+        """
+        table = None if self._watches_table else table_of(self._model)
+        self._watches_table = True
+        if table is not None:
+            hooks.before(table, "the first batch", self._on_table)
+
     @property
     def call(self) -> Call | None:
         """The first call, cut to a few rows."""
@@ -97,10 +110,16 @@ class FirstBatch:
         return None if self._call is None else Probe(self.calling(self._model), self._targets())
 
     def baselines(self) -> Baselines | None:
-        """The losses that counting the first batch's labels reaches; None without labels."""
-        if self.labels is None or self.labels.ndim != 2 or self._predicts_classes:
+        """The losses that counting the first batch's labels reaches; None if they are unknown.
+
+        Without labels in the call, the gradient of its logits names the targets.
+        """
+        labels = self.labels
+        if labels is None and self.paid is not None and (self.paid.single or 0.0) > _NAMED_SHARE:
+            labels = self.paid.all
+        if labels is None or labels.ndim != 2 or self._predicts_classes:
             return None
-        losses = baselines(self.labels)
+        losses = baselines(labels)
         return losses if all(map(math.isfinite, losses)) else None
 
     def calling(self, model: nn.Module) -> Callable[[], Tensor | None]:
@@ -170,14 +189,14 @@ class FirstBatch:
 
     def _on_call(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if _is_training(module):
-            self._note_ids(_inputs_of(args, kwargs))
+            self._note_ids(inputs_of(args, kwargs))
             self._ids_mask, self._ids_labels = kwargs.get("attention_mask"), kwargs.get("labels")
             if self._call is None:
                 self._keep_call(args, kwargs)
             self.answers.on_training(self._ids, self._ids_mask)
             self.prompt_answers.add(self._ids, self._ids_labels)
         elif not torch.is_grad_enabled():
-            self.answers.on_writing(_ids_in(_inputs_of(args, kwargs)))
+            self.answers.on_writing(ids_in(inputs_of(args, kwargs)))
 
     def _on_embedding(self, module: nn.Module, args: tuple[Any, ...]) -> None:
         if _is_training(self._model):
@@ -185,8 +204,12 @@ class FirstBatch:
             if self._call is None:
                 self._keep_call(args[:1], {})
 
+    def _on_table(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        if self._ids is None and _is_training(self._model):
+            self._note_ids(args)
+
     def _note_ids(self, inputs: tuple[Any, ...]) -> None:
-        ids = _ids_in(inputs)
+        ids = ids_in(inputs)
         self._ids = self._ids if ids is None else ids
 
     def _keep_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -266,19 +289,6 @@ class FirstBatch:
         return targets
 
 
-def _inputs_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """The arguments that may be ids: those of that name, else all."""
-    ids = kwargs.get("input_ids")  # a mask may come before them
-    return (*args, *kwargs.values()) if ids is None else (ids,)
-
-
-def _ids_in(inputs: tuple[Any, ...]) -> Tensor | None:
-    """The first tensor, if it holds whole numbers."""
-    ids = next((t for t in inputs if isinstance(t, Tensor) and t.ndim), None)
-    numbers = ids is None or ids.is_floating_point() or ids.is_complex()
-    return None if ids is None or numbers or not is_plain(ids) else ids.detach()
-
-
 def _register(hooks: Hooks, tensor: Tensor, take: Callable[[Tensor], None]) -> None:
     hooks.register(cast("Any", tensor).register_hook, "answers.*", take)
 
@@ -286,14 +296,3 @@ def _register(hooks: Hooks, tensor: Tensor, take: Callable[[Tensor], None]) -> N
 def _is_training(module: nn.Module) -> bool:
     """Whether the loop learns from this call: a model that generates text does not."""
     return module.training and torch.is_grad_enabled()
-
-
-def _decodes(model: nn.Module) -> bool | None:
-    facts = model_facts(model)
-    match facts:
-        case TransformerFacts():
-            return facts.stacks != "encoder"
-        case UnknownFacts():
-            return None
-        case _:
-            assert_never(facts)

@@ -1,0 +1,122 @@
+"""Causes in rows that come again, in one batch or in a few, and in ids that do not."""
+
+from __future__ import annotations
+
+import statistics
+from itertools import pairwise
+
+from pellucid.diagnosis.causes.candidate import Candidate, Cause, Comparison, suspect, suspect_mark
+from pellucid.diagnosis.causes.history_view import HistoryView
+from pellucid.diagnosis.finding import limit
+from pellucid.vitals import Mark
+
+
+def same_batch(view: HistoryView) -> Candidate | None:
+    """A batch whose rows are those of the batch before, update after update.
+
+    If they come in another order, a loader does draw anew: there are no other rows.
+    """
+    mark = view.often("same_rows", limit("DAT001", "share"))
+    if mark is None:
+        return None
+    key = "DAT001/seen" if all(mark.values) else "DAT001/few"
+    return suspect_mark(key, mark)
+
+
+def one_batch_by_its_loss(view: HistoryView) -> Candidate | None:
+    """A loss that falls at every update for long, without the noise that it had: its batch stays.
+
+    Losses of new batches differ by their texts, also where they fall fast.
+    """
+    losses, least = view.losses, int(limit("DAT001", "falls"))
+    start = len(losses)
+    while start > 1 and losses[start - 1] < losses[start - 2]:
+        start -= 1
+    n = len(losses) - start
+    before, after = losses[max(0, start - least) : start], losses[start:]
+    if n < least or len(before) < least:
+        return None
+    noise = [statistics.median(map(abs, _bends(part))) for part in (before, after)]
+    n_rises = sum(b > a for a, b in pairwise(before))
+    if n_rises < len(before) / 4 or noise[1] > limit("DAT001", "noise") * noise[0]:
+        return None
+    return suspect("DAT001/falling", n=n, step=view.steps[start])
+
+
+def _bends(losses: list[float]) -> list[float]:
+    """Second differences: what a line through neighbours leaves of each loss."""
+    return [a - 2 * b + c for a, b, c in zip(losses, losses[1:], losses[2:], strict=False)]
+
+
+def other_vocabularies(view: HistoryView) -> Candidate | None:
+    """Batches whose frequent ids are frequent in no other batch.
+
+    A loss also falls to that of a vocabulary whose unused ids are known.
+    """
+    mark = view.often("unlike", limit("DAT031", "share"))
+    if mark is None or mark.n_seen < limit("DAT031", "batches"):
+        return None
+    least = limit("DAT031", "more" if mark.share == 1 else "many")
+    if view.goes_well and mark.n_seen < least:
+        return None
+    return suspect_mark("DAT031", mark) if view.updates >= limit("DAT031", "few") else None
+
+
+def few_rows(view: HistoryView) -> Candidate | None:
+    """Rows that each came many times before, in a training from new weights."""
+    mark = view.history.marks.get("known_rows")
+    if mark is None or mark.n_seen < limit("UPD003", "times"):
+        return None
+    if (candidate := _cycle(view, mark)) is not None:
+        return candidate
+    repetitions = statistics.median(mark.values[-5:])
+    # rows came as often in the updates that were not looked at
+    times = repetitions * max(1.0, mark.steps[-1] / mark.n_seeable)
+    if times < limit("DAT021", "times") or repetitions < limit("DAT021", "seen"):
+        return None
+    severity = None if view.fresh else "note"
+    return suspect("DAT021", times=times, step=mark.first, severity=severity)
+
+
+def _cycle(view: HistoryView, mark: Mark) -> Candidate | None:
+    """Batches that come again in turn: all rows of the last ones had come equally often."""
+    period = mark.first - 1
+    latest = mark.values[-max(int(limit("DAT021", "turns")), period) :]
+    is_whole = all(value >= 1 and value == round(value) for value in latest)
+    is_in_turn = mark.n_seen >= limit("DAT021", "turns") and mark.n_seen >= period > 1
+    times = view.updates / max(1, period)
+    if not (is_whole and is_in_turn) or times < limit("DAT021", "times"):
+        return None
+    severity = None if view.fresh else "note"
+    return suspect("DAT021/cycle", n=period, times=times, step=mark.first, severity=severity)
+
+
+def few_pairs(view: HistoryView) -> Candidate | None:
+    """Pairs of answers that came again and again while the ledger looked."""
+    mark = view.history.marks.get("known_rows")
+    if mark is None or mark.n_seen < limit("UPD003", "times") or not view.facts.on_preferences:
+        return None
+    repetitions = statistics.median(mark.values[-3:])
+    times = repetitions * view.updates / mark.n_seeable
+    if times < limit("DAT021", "times") or repetitions < limit("DAT021", "pairs"):
+        return None
+    return suspect(
+        "DAT021/pairs",
+        repetitions=repetitions,
+        times=times,
+        n=mark.n_seeable,
+        of=view.updates,
+        step=mark.first,
+    )
+
+
+CAUSES: tuple[Cause, ...] = (
+    same_batch,
+    one_batch_by_its_loss,
+    other_vocabularies,
+    few_rows,
+    few_pairs,
+    Comparison(
+        "DAT001/history", "batch.repeats", (">=", 2), n=1, further={"loss": lambda view: view.end}
+    ),
+)

@@ -1,0 +1,62 @@
+"""Causes in the schedule of the learning rate: next to nothing, exactly 0, below 0."""
+
+from __future__ import annotations
+
+from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect
+from pellucid.diagnosis.causes.history_view import HistoryView
+from pellucid.diagnosis.finding import limit
+
+
+def faint_rate(view: HistoryView) -> Candidate | None:
+    """A rate of next to nothing over the last fifth of the records, or more."""
+    rates, highest = view.history.rates, view.rate or 0.0
+    low = limit("OPT013", "faint") * highest
+    if len(rates) < 2 or not 0 < rates[-1][1] < low:
+        return None
+    start = max((step for step, rate in rates if rate >= low), default=0) + 1
+    if view.updates - start < max(10, round(limit("OPT013", "share") * view.updates)):
+        return None
+    severity = "note" if view.facts.pretrained else "warn"
+    return suspect(
+        "OPT013/faint", last_step=view.updates, rate=rates[-1][1], step=start, severity=severity
+    )
+
+
+def zero_rate(view: HistoryView) -> Candidate | None:
+    """A rate of exactly 0 over the last fifth of the records, or more."""
+    rates = view.history.rates
+    if len(rates) < 2 or rates[-1][1] != 0:
+        return None
+    start = next(step for step, _ in rates if all(v == 0 for s, v in rates if s >= step))
+    if view.updates - start < max(10, round(limit("OPT013", "share") * view.updates)):
+        return None
+    return suspect("OPT013", last_step=view.updates, rate=0.0, step=start)
+
+
+def zero_start(view: HistoryView) -> Candidate | None:
+    """A rate of exactly 0 over the first fifth of the records, or more."""
+    rates = view.history.rates
+    n = next((i for i, (_, rate) in enumerate(rates) if rate != 0), 0)
+    if n < max(10, round(limit("OPT013", "share") * len(rates))):
+        return None
+    return suspect("OPT004/history", n=n, of=len(rates), rate=0.0, step=rates[0][0])
+
+
+def low_foot(view: HistoryView) -> Candidate | None:
+    """A schedule whose highest rate is next to nothing of the optimiser's own."""
+    initial, highest = view.facts.initial_rate, view.rate
+    if not initial or not highest or len(view.history.rates) < limit("UPD005", "updates"):
+        return None
+    if highest > limit("UPD005", "foot") * initial or view.goes_well:
+        return None
+    n = len(view.history.rates)
+    return suspect("UPD005/foot", rate=highest, initial=initial, n=n, step=view.updates)
+
+
+def below_zero(view: HistoryView) -> Candidate | None:
+    """A learning rate below 0: steps go up the loss."""
+    first = next(((step, rate) for step, rate in view.history.rates if rate < 0), None)
+    return None if first is None else suspect("LOS009/rate", rate=first[1], step=first[0])
+
+
+CAUSES: tuple[Cause, ...] = (zero_rate, zero_start, faint_rate, low_foot, below_zero)

@@ -1,0 +1,88 @@
+"""What the first call shows of targets, positions, masks and weights; what losses show."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pellucid.diagnosis import Reading, diagnose
+from pellucid.vitals import Mark
+from support.courses import GUESSING, healthy
+
+
+def once(id: str, value: float, word: Any = "sick") -> dict[str, tuple[Reading, ...]]:
+    """One reading at the first update."""
+    return {id: (Reading(1, value, word),)}
+
+
+@pytest.mark.parametrize(
+    ("signs", "code"),
+    [
+        (once("call.past", 0.0), "ATT005"),
+        (once("call.past", 1e-3, ""), None),
+        (once("call.past", 0.0) | once("norm.variance_over_eps", 1e-6), "INI006"),
+        (once("call.misfit", 0.5), "ATT011"),
+        (once("call.misfit", 0.0, ""), None),
+        (once("call.first_position", 60.0), "POS005"),
+        (once("call.first_position", 2.0, ""), None),
+        (once("call.wavelength", 0.1), "POS006"),
+        (once("weights.alike", 1.0), "INI007"),
+        (once("targets.unasked", 0.2), "LOS031"),
+        (once("targets.one_id", 1.0) | once("targets.own", 0.0), "LOS004"),
+        (once("targets.own", 0.0), "LOS003"),
+        (once("targets.evenness", 0.04), "LOS004"),
+        (once("targets.evenness", 0.4, ""), None),
+        (once("batch.falls", 0.0), "DAT009"),
+        (once("targets.nats", GUESSING, ""), None),
+    ],
+)
+def test_what_the_first_call_shows_is_named(signs: dict[str, Any], code: str | None) -> None:
+    course = healthy()
+    codes = [finding.code for finding in diagnose(replace(course, signs=course.signs | signs))]
+    assert codes[:1] == ([code] if code else [])
+
+
+def test_a_loss_that_begins_far_below_its_targets_has_another_term() -> None:
+    course = healthy()
+    signs = once("targets.nats", GUESSING, "")
+    for name in ("weight", "single", "evenness"):
+        signs |= once(f"targets.{name}", 1.0, "")
+    losses = tuple((step, 0.05) for step in range(1, 100))
+    (first, *_) = diagnose(replace(course, losses=losses, signs=signs))
+    assert first.code == "LOS013"
+
+
+@pytest.mark.parametrize(("noise", "codes"), [(0.1, ["DAT001"]), (None, [])])
+def test_losses_that_stop_going_up_and_down_are_of_one_batch(
+    noise: float | None, codes: list[str]
+) -> None:
+    """A run without ups and downs at all has one large batch by design."""
+    course = healthy()
+    smooth = tuple((s, 2.3 + 3.0 / s**0.5) for s, _ in course.losses)
+    losses = tuple((s, v + noise * (-1) ** s) if noise and s < 160 else (s, v) for s, v in smooth)
+    found = diagnose(replace(course, losses=losses))
+    assert [finding.code for finding in found if finding.severity != "note"] == codes
+
+
+def test_weights_that_come_back_slowly_met_no_bad_batch() -> None:
+    course = healthy()
+    torn = tuple((s, v + (3.0 * 0.8 ** (s - 120) if s >= 120 else 0.0)) for s, v in course.losses)
+    assert "DAT008" not in [finding.code for finding in diagnose(replace(course, losses=torn))]
+
+
+def test_steps_that_become_far_shorter_at_once_are_told() -> None:
+    course, steps = healthy(), list(range(21, 61))
+    for shorter, codes in ((1e-3, ["UNK001"]), (0.2, [])):
+        values = [1e-2 if step < 40 else 1e-2 * shorter for step in steps]
+        mark = Mark(n_seen=40, n_seeable=40, first=21, values=values, steps=steps)
+        assert [f.code for f in diagnose(replace(course, marks={"stride": mark}))] == codes
+
+
+def test_batches_that_come_in_turn_are_all_the_data() -> None:
+    mark = Mark(n_seen=4, n_seeable=8, first=5, values=[1.0] * 4, steps=[5, 6, 7, 8])
+    (finding,) = diagnose(replace(healthy(), marks={"known_rows": mark}))
+    assert finding.code == "DAT021"
+    some = replace(mark, values=[1.0, 0.875, 1.0, 1.0])
+    assert diagnose(replace(healthy(), marks={"known_rows": some})) == []

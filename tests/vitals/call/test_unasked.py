@@ -1,0 +1,122 @@
+"""What a loss never asks for, what it asks for alone, and rows that are sorted."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from pellucid.batches import IGNORED
+from pellucid.diagnosis.finding import limit
+from pellucid.vitals.call.arguments import Arguments
+from pellucid.vitals.call.first_model import equal_units, longest_wavelength
+from pellucid.vitals.call.misfit import misfit
+from pellucid.vitals.call.positions import PositionNotes
+from pellucid.vitals.call.token_order import falls, filled
+from pellucid.vitals.call.unasked import asks_for_one_id, unasked
+from pellucid.vitals.taps.recorded_call import Call
+
+ROWS, TIME, SPACE = 8, 64, 3
+
+
+def text(seed: int = 0) -> Tensor:
+    """Rows of 20 ids, of which `SPACE` is a fifth."""
+    draws = torch.Generator().manual_seed(seed)
+    ids = torch.randint(4, 24, (ROWS, TIME + 1), generator=draws)
+    return ids.masked_fill(torch.rand(ids.shape, generator=draws) < 0.2, SPACE)
+
+
+def split(ids: Tensor) -> tuple[Tensor, Tensor]:
+    """Inputs and their next tokens."""
+    return ids[:, :-1], ids[:, 1:]
+
+
+def test_an_id_that_is_never_a_target_is_unasked() -> None:
+    ids, targets = split(text())
+    without_space = targets.masked_fill(targets == SPACE, IGNORED)
+    assert unasked(ids, targets, ()) == 0
+    assert unasked(ids, without_space, ()) > 0.1 > limit("LOS031", "share")
+    assert unasked(ids, without_space, (SPACE,)) == 0
+
+
+def test_padding_prompts_and_places_left_out_at_random_are_not_unasked() -> None:
+    ids, targets = split(text(1))
+    padded = ids.clone()
+    padded[:, 40:] = 0
+    paid = targets.masked_fill(torch.arange(1, TIME + 1) >= 40, IGNORED)
+    prompts = targets.masked_fill(torch.arange(TIME) < 40, IGNORED)
+    random = targets.masked_fill(torch.rand(targets.shape) < 0.3, IGNORED)
+    assert unasked(padded, paid, ()) == unasked(ids, prompts, ()) == unasked(ids, random, ()) == 0
+
+
+def test_one_token_that_is_asked_for_alone() -> None:
+    ids, targets = split(text(2))
+    alone = targets.masked_fill(targets != SPACE, IGNORED)
+    assert asks_for_one_id(ids, alone) == 1
+    assert asks_for_one_id(ids, targets) == 0
+    alone[0, :10] = targets[0, :10]
+    assert asks_for_one_id(ids, alone) == 0
+
+
+def test_ids_of_sorted_rows_never_fall() -> None:
+    ids = torch.randint(500, (ROWS, TIME), generator=torch.Generator().manual_seed(3))
+    sorted_share = falls(ids.sort(1).values)
+    assert sorted_share is not None
+    assert sorted_share < limit("DAT009", "falls")
+    assert 0.3 < (falls(ids) or 0.0) < 0.7
+    assert falls(ids[:, :8]) is None
+
+
+def test_an_id_between_all_tokens_fills_a_row() -> None:
+    ids = text(6)[:, :32]
+    woven = torch.stack([ids, torch.zeros_like(ids)], 2).flatten(1)
+    assert filled(woven) == filled(woven.flip(1)) == 0.5
+    assert filled(text(7)) == filled(torch.zeros(ROWS, TIME, dtype=torch.long)) == 0
+
+
+def test_masks_of_other_rows_hide_tokens_and_show_padding() -> None:
+    ids, lengths = text(4)[:4, :TIME], torch.tensor([20, 60, 34, 64])
+    mask = (torch.arange(TIME) < lengths[:, None]).long()
+    ids = ids.masked_fill(mask == 0, 0)
+
+    def share(mask: Tensor) -> float | None:
+        call = Call((), {"input_ids": ids, "attention_mask": mask})
+        return misfit(Arguments(call, "input_ids", mask="attention_mask"))
+
+    assert share(mask) == 0
+    assert (share(mask.roll(1, 0)) or 0.0) >= limit("ATT011", "misfit")
+    assert share(torch.ones_like(mask)) == 0
+
+
+def test_rows_that_begin_late_in_a_table_of_positions_are_noted() -> None:
+    table, ids = nn.Embedding(128, 4), text(5)[:, :TIME]
+
+    def first(positions: Tensor) -> float | None:
+        notes = PositionNotes(ids)
+        notes.note("wpe", table, (positions,))
+        return notes.signs().get("call.first_position")
+
+    places = torch.arange(TIME)
+    assert first(places[None]) == 0
+    assert first((places + 50)[None]) == 50
+    assert first(places + torch.arange(ROWS)[:, None]) is None
+
+
+def test_a_base_of_one_has_wavelengths_far_below_a_row() -> None:
+    def model(base: float) -> nn.Module:
+        rotary = nn.Module()
+        rotary.inv_freq = base ** (-torch.arange(0, 1, 0.25))
+        return nn.Sequential(rotary)
+
+    assert (longest_wavelength(model(1.0), TIME) or 1.0) < limit("POS006", "share")
+    assert (longest_wavelength(model(1e4), TIME) or 0.0) > 10
+    assert longest_wavelength(nn.Linear(2, 2), TIME) is None
+
+
+def test_layers_of_one_number_are_alike_and_zeros_are_not() -> None:
+    layers = nn.Sequential(nn.Linear(16, 16), nn.Linear(16, 16), nn.Linear(16, 16))
+    assert equal_units(layers) == 0
+    nn.init.zeros_(layers[0].weight)
+    assert equal_units(layers) == 0
+    nn.init.constant_(layers[1].weight, 0.02)
+    assert equal_units(layers) == 1 / 3
+    assert equal_units(nn.LayerNorm(8)) is None
