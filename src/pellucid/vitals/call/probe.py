@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pellucid.batches import IGNORED
 from pellucid.training import Guard
-from pellucid.vitals.call import decoder_rows, documents, target_rows, text_rows
+from pellucid.vitals.call import decoder_rows, documents, place_classes, target_rows, text_rows
 from pellucid.vitals.call.alignment import (
     Alignment,
     alignment,
@@ -124,6 +124,7 @@ class CallProbe:
             signs["targets.unpaid_rows"] = float((paid.all == IGNORED).all(1).double().mean())
         if paid is not None:
             signs |= paid.signs()
+            signs |= place_classes.measure(arguments, self._call.ids, paid)
         return signs
 
     def _read_mask(self) -> dict[str, float]:
@@ -246,10 +247,10 @@ class CallProbe:
             arguments, arguments.source, torch.ones_like(source, dtype=torch.bool)
         )
         before, after = self._repeat(arguments), None if variant is None else self._repeat(variant)
-        signs: dict[str, float] = {}
-        if before is not None and after is not None:
-            signs |= self._drop_hidden({"call.source": float(change(before, after).max())})
-        return signs | decoder_rows.measure(arguments, source, *self._tokens_and_targets())
+        changes = None if before is None or after is None else change(before, after)
+        signs = {} if changes is None else {"call.source": float(changes.max())}
+        rows = (source, *self._tokens_and_targets(), self._call.paid)
+        return self._drop_hidden(signs) | decoder_rows.measure(arguments, *rows)
 
     def _measure_padding(self) -> dict[str, float]:
         """Whether outputs are the same without the padding at the end of a row."""

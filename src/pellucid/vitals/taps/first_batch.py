@@ -20,12 +20,13 @@ from pellucid.vitals.call.paid_targets import PaidTargets, first_places, paid_ta
 from pellucid.vitals.call.prompt_answers import PromptAnswers
 from pellucid.vitals.call.row_content import FEWEST, LONG, one_token, repetitive, without_masks
 from pellucid.vitals.label_baselines import Baselines, baselines
+from pellucid.vitals.ledger.answer_places import count_answers
 from pellucid.vitals.ledger.batch_rows import Rows, class_range, first_rows
 from pellucid.vitals.model_parts import unwrap
 from pellucid.vitals.probe import Probe
 from pellucid.vitals.taps.hooks import Hooks
 from pellucid.vitals.taps.outputs import logits_of, output_attribute
-from pellucid.vitals.taps.recorded_call import Call, Uncuttable, is_plain
+from pellucid.vitals.taps.recorded_call import Call, Uncuttable, ids_in, inputs_of, is_plain
 
 #: About how many tokens a probe has, and its most rows; it has at least one row.
 _TOKENS, _ROWS = 512, 4
@@ -72,6 +73,7 @@ class FirstBatch:
         self._ids: Tensor | None = None
         self._ids_mask: Any = None
         self._ids_labels: Any = None
+        self._answers: tuple[Any, Any] = (None, None)
 
     def attach(self, model: nn.Module, hooks: Hooks) -> None:
         """Add hooks to the model."""
@@ -150,6 +152,12 @@ class FirstBatch:
             return None
         return class_range(labels)
 
+    def count_answers(self) -> Tensor | None:
+        """What `count_answers` gives of the latest batch; None without places of answers."""
+        return (
+            None if self._ids is None else count_answers(self._ids, self._ids_mask, *self._answers)
+        )
+
     def record(self, metrics: AsyncMetrics) -> None:
         """Record a number that identifies the latest batch, and the share of repetitive rows."""
         if self._ids is None:
@@ -167,17 +175,19 @@ class FirstBatch:
         """Forget the latest batch and its losses: the next update may show none."""
         self.losses.clear()
         self._ids = self._ids_mask = self._ids_labels = None
+        self._answers = (None, None)
 
     def _on_call(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if _is_training(module):
-            self._note_ids(_inputs_of(args, kwargs))
+            self._note_ids(inputs_of(args, kwargs))
             self._ids_mask, self._ids_labels = kwargs.get("attention_mask"), kwargs.get("labels")
+            self._answers = kwargs.get("start_positions"), kwargs.get("end_positions")
             if self._call is None:
                 self._keep_call(args, kwargs)
             self.answers.on_training(self._ids, self._ids_mask)
             self.prompt_answers.add(self._ids, self._ids_labels)
         elif not torch.is_grad_enabled():
-            self.answers.on_writing(_ids_in(_inputs_of(args, kwargs)))
+            self.answers.on_writing(ids_in(inputs_of(args, kwargs)))
 
     def _on_embedding(self, module: nn.Module, args: tuple[Any, ...]) -> None:
         if _is_training(self._model):
@@ -186,7 +196,7 @@ class FirstBatch:
                 self._keep_call(args[:1], {})
 
     def _note_ids(self, inputs: tuple[Any, ...]) -> None:
-        ids = _ids_in(inputs)
+        ids = ids_in(inputs)
         self._ids = self._ids if ids is None else ids
 
     def _keep_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -264,19 +274,6 @@ class FirstBatch:
         targets = torch.full_like(labels, IGNORED)
         targets[:, :-1] = labels[:, 1:]
         return targets
-
-
-def _inputs_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """The arguments that may be ids: those of that name, else all."""
-    ids = kwargs.get("input_ids")  # a mask may come before them
-    return (*args, *kwargs.values()) if ids is None else (ids,)
-
-
-def _ids_in(inputs: tuple[Any, ...]) -> Tensor | None:
-    """The first tensor, if it holds whole numbers."""
-    ids = next((t for t in inputs if isinstance(t, Tensor) and t.ndim), None)
-    numbers = ids is None or ids.is_floating_point() or ids.is_complex()
-    return None if ids is None or numbers or not is_plain(ids) else ids.detach()
 
 
 def _register(hooks: Hooks, tensor: Tensor, take: Callable[[Tensor], None]) -> None:

@@ -93,3 +93,16 @@ def _mapped(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
         kind: Any = type(items)
         return kind(*mapped) if hasattr(kind, "_fields") else kind(mapped)
     raise Uncuttable(_REASON.format(type(value).__name__))
+
+
+def inputs_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """The arguments that may be ids: those of that name, else all."""
+    ids = kwargs.get("input_ids")  # a mask may come before them
+    return (*args, *kwargs.values()) if ids is None else (ids,)
+
+
+def ids_in(inputs: tuple[Any, ...]) -> Tensor | None:
+    """The first tensor, if it holds whole numbers."""
+    ids = next((t for t in inputs if isinstance(t, Tensor) and t.ndim), None)
+    numbers = ids is None or ids.is_floating_point() or ids.is_complex()
+    return None if ids is None or numbers or not is_plain(ids) else ids.detach()
