@@ -67,6 +67,13 @@ def test_a_squared_error_of_a_constant_is_the_variance(
     assert named == codes
 
 
+def test_weights_that_start_next_to_nothing_are_named_by_their_size() -> None:
+    for size, codes in ((1e-5, ["INI006"]), (0.2, []), (0.0, [])):
+        readings = healthy().signs | {"weights.size": (Reading(1, size, ""),)}
+        named = [f.code for f in diagnose(replace(healthy(), signs=readings))]
+        assert named == codes
+
+
 def test_another_loss_is_not_held_against_the_variance() -> None:
     told = {"targets__told": 0.5, "targets__told_rows": 150.0}
     assert codes_of(flat(3.0), targets__square=1.0, targets__variance=1.0, **told) == []

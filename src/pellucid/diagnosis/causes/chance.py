@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect
 from pellucid.diagnosis.causes.history_view import HistoryView
+from pellucid.diagnosis.causes.rates import usual_stride
 from pellucid.diagnosis.finding import limit
 
 
@@ -44,9 +45,9 @@ def _is_unrelated(match: WordMatch) -> bool:
 
 def _moves(view: HistoryView) -> float | None:
     """How far an update moves weights; None if it is next to nothing, or the training is short."""
-    update = view.usual("update.ratio", after=view.warm_up_end)
+    update = view.usual("update.ratio", after=view.warm_up_end) or usual_stride(view)
     is_long = view.updates - view.warm_up_end >= limit("DAT009", "updates")
-    if not is_long or update is None or update <= limit("DAT009", "update"):
+    if not is_long or update <= limit("DAT009", "update"):
         return None
     return update if view.quarters and all(map(math.isfinite, view.losses)) else None
 
@@ -107,7 +108,8 @@ def at_guessing_of_partners(view: HistoryView) -> Candidate | None:
     n, update, end = view.last("targets.vectors"), _moves(view), view.end
     if n is None or n < limit("UNK001", "rows") or update is None or end is None:
         return None
-    levels = [*view.quarters, end]
+    # vectors that begin far apart at a low temperature first come together
+    levels = [*view.quarters[1:], end]
     # two calls of n rows each, or one with both sides; a row is no partner of itself
     guesses = [math.log(k) for k in (n, n - 1, 2 * n, 2 * n - 1, n / 2)]
     guessing = min(guesses, key=lambda guess: abs(guess - end))
