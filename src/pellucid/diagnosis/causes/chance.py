@@ -7,12 +7,15 @@ labels that belong to other rows, or of inputs that lost what the labels are abo
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect
 from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.causes.rates import usual_stride
 from pellucid.diagnosis.finding import limit
+
+#: A sign of the ledger is of so many updates, as many as a page of it holds.
+_PAGE = 32
 
 
 class WordMatch(NamedTuple):
@@ -68,7 +71,7 @@ def at_chance(view: HistoryView) -> Candidate | None:
         return None
     match = count_matches(view)
     is_long = view.updates - view.warm_up_end >= limit("DAT009", "long")
-    values = {"end": end, "guessing": guessing, "below": learnt, "update": update}
+    values: dict[str, Any] = {"end": end, "guessing": guessing, "below": learnt, "update": update}
     values |= {"told": match.share, "n": match.n, "step": view.updates}
     if _is_unrelated(match):
         return suspect("DAT009/told", **values)
@@ -87,7 +90,7 @@ def at_mean(view: HistoryView) -> Candidate | None:
     if update is None or end is None or not errors or not variances:
         return None
     last, losses = errors[-1], dict(view.history.losses)
-    recent = [losses[s] for s in range(last.step - 7, last.step + 1) if s in losses]
+    recent = [losses[s] for s in range(last.step - _PAGE + 1, last.step + 1) if s in losses]
     loss = sum(recent) / max(1, len(recent))
     if not recent or abs(loss / max(last.value, 1e-30) - 1) > limit("DAT009", "equal"):
         return None  # the loss is no mean squared error
@@ -96,7 +99,12 @@ def at_mean(view: HistoryView) -> Candidate | None:
     match = count_matches(view)
     if share < limit("DAT009", "constant") or not is_flat:
         return None
-    values = {"share": share, "told": match.share, "n": match.n, "step": view.updates}
+    values: dict[str, Any] = {
+        "share": share,
+        "told": match.share,
+        "n": match.n,
+        "step": view.updates,
+    }
     if _is_unrelated(match):
         return suspect("DAT009/numbers", **values)
     is_told = match.errors > limit("DAT009", "sure")

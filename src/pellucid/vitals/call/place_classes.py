@@ -40,7 +40,8 @@ def measure(
     # a token is another word before, at and after the place
     words = torch.stack([3 * padded[rows, places + d] + d for d in range(3)], 1)
     labels = classes[rows, places]
-    share, n = told_by_words(Joined(words, torch.ones_like(words) > 0, labels, rows)).tolist()
+    table = Joined(words, torch.ones_like(words) > 0, labels, rows)
+    share, n = (float(number) for number in told_by_words(table))
     entropy = entropy_of_counts(torch.bincount(labels).float())
     return {
         "targets.entropy": float(entropy),

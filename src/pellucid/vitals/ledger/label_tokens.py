@@ -47,12 +47,14 @@ def join(batches: Sequence[LabelledRows | None]) -> Joined | None:
     Args:
         batches: The labelled rows of each update.
     """
-    labelled = [(i, *batch) for i, batch in enumerate(batches) if batch is not None]
-    if not labelled:
+    width = max((batch.rows[0].shape[1] for batch in batches if batch is not None), default=0)
+    if not width:
         return None
-    width = max(rows[0].shape[1] for _, rows, _ in labelled)
     ids, real, classes, updates = list[Tensor](), list[Tensor](), list[Tensor](), list[Tensor]()
-    for i, (rows, mask), row_classes in labelled:
+    for i, batch in enumerate(batches):
+        if batch is None:
+            continue
+        (rows, mask), row_classes = batch
         n = min(len(rows), len(row_classes))
         missing = (0, width - rows.shape[1])
         is_token = torch.ones_like(rows, dtype=torch.bool) if mask is None else mask
