@@ -142,3 +142,45 @@ def test_a_column_minus_a_row_pulls_all_outputs_to_one_number() -> None:
 def test_a_constant_target_of_a_critic_is_meant() -> None:
     assert share_of_one_number(row_loss, torch.ones_like) == 0
     assert share_of_one_number(row_loss, lambda y: torch.full_like(y, float(y[0] > 0))) == 0
+
+
+def test_the_error_and_the_variance_of_targets_are_read_off() -> None:
+    signs = row_losses.RowLosses()
+    labels = torch.randn(8, ROWS, generator=torch.Generator().manual_seed(1)) * 3
+    errors = list[Tensor]()
+    for seed, y in enumerate(labels):
+        outputs = logits_of(1, seed)
+        (gradient,) = torch.autograd.grad(row_loss(outputs, y), outputs)
+        signs.measure(gradient, outputs.detach(), None)
+        errors.append(row_loss(outputs.detach(), y))
+        assert signs.sides is not None
+        assert signs.sides.tolist() == (y > y.mean()).long().tolist()
+    taken = signs.take_signs()
+    assert float(taken["targets.square"]) == pytest.approx(float(torch.stack(errors).mean()))
+    assert float(taken["targets.variance"]) == pytest.approx(float(labels.var(correction=0)))
+
+
+def test_the_entropy_of_classes_is_that_of_all_calls() -> None:
+    signs = row_losses.RowLosses()
+    for seed in range(4):
+        logits = logits_of(2, seed)
+        gradient, labels = gradient_of(F.cross_entropy, logits)
+        signs.measure(gradient, logits.detach(), labels)
+        assert signs.sides is labels
+    assert float(signs.take_signs()["targets.entropy"]) == pytest.approx(0.693, abs=0.02)
+
+
+def test_a_binary_loss_names_the_label_of_each_row() -> None:
+    signs = row_losses.RowLosses()
+    outputs, labels = logits_of(1), (torch.arange(ROWS) % 3 == 0).float()
+    loss = F.binary_cross_entropy_with_logits(outputs[:, 0], labels)
+    signs.measure(torch.autograd.grad(loss, outputs)[0], outputs.detach(), None)
+    assert signs.sides is not None
+    assert signs.sides.tolist() == labels.tolist()
+    assert float(signs.take_signs()["targets.entropy"]) == pytest.approx(0.6365, abs=0.05)
+
+
+def test_vectors_of_rows_are_no_classes() -> None:
+    assert row_losses.row_vectors(torch.zeros(ROWS, 64), ROWS) == ROWS
+    assert row_losses.row_vectors(torch.zeros(ROWS, 20), ROWS) == 0
+    assert row_losses.row_vectors(torch.zeros(ROWS, 20, 64), ROWS) == 0

@@ -10,6 +10,7 @@ from torch import nn
 
 from pellucid.vitals import Rule, VerdictTracker, rules_of, watch
 from pellucid.vitals.async_metrics import Column
+from pellucid.vitals.taps.gradients import names_of_trunk
 from support.foreign import adam, ids_of, loss_of, made
 
 
@@ -138,3 +139,10 @@ def same(losses: list[float]) -> str:
 def test_preferences_that_are_met_without_a_change_of_answers_are_not_calm() -> None:
     assert same([0.693] * 40) == "calm"  # nothing is learnt yet, and nothing has to change
     assert same([0.693 * 0.9**step for step in range(40)]) == "watch"
+
+
+def test_a_pooler_behind_shared_layers_is_no_part_of_the_trunk() -> None:
+    names = ("embedding.weight", "layers.0.weight", "pooler.weight", "head.weight")
+    assert names_of_trunk(dict.fromkeys(names)) == set(names[:2])
+    assert names_of_trunk(dict(zip(names, (None, 0, None, None), strict=True))) == set(names[:2])
+    assert names_of_trunk(dict.fromkeys(names[2:])) == set(names[2:])

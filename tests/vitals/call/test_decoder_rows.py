@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pellucid.batches import IGNORED
 from pellucid.vitals.call.alignment import alignment
-from pellucid.vitals.call.arguments import Arguments
+from pellucid.vitals.call.arguments import Arguments, arguments_of
 from pellucid.vitals.call.decoder_rows import measure
+from pellucid.vitals.call.paid_targets import PaidTargets
 from pellucid.vitals.taps.recorded_call import Call
 
 ROWS, TIME, PAD, END = 6, 24, 0, 2
@@ -91,3 +93,43 @@ def test_a_decoder_that_is_given_its_source_is_meant() -> None:
     call = Call((), {"input_ids": tokens, "decoder_input_ids": tokens})
     arguments = Arguments(call, "decoder_input_ids", source="input_ids", ends=(END,))
     assert "targets.unread" not in measure(arguments, tokens, tokens, targets)
+
+
+class Pair(nn.Module):
+    """A model whose forward pass moves labels itself, as its config says."""
+
+    def __init__(self, start: int | None) -> None:
+        super().__init__()
+        self.config = SimpleNamespace(
+            model_type="pair",
+            is_encoder_decoder=True,
+            pad_token_id=PAD,
+            decoder_start_token_id=start,
+        )
+
+    def forward(self, input_ids: Tensor, labels: Tensor) -> Tensor:
+        raise NotImplementedError
+
+
+def test_labels_are_moved_as_the_config_says_where_a_model_has_no_method_for_it() -> None:
+    targets = targets_of()
+    call = Call((), {"input_ids": torch.full((ROWS, 5), 300), "labels": targets})
+    arguments = arguments_of(Pair(END), call)
+    assert arguments is not None
+    assert arguments.source == "input_ids"
+    assert arguments.inputs[:, 0].tolist() == [END] * ROWS
+    assert arguments.inputs[:, 1:].tolist() == targets[:, :-1].clamp_min(PAD).tolist()
+    assert arguments_of(Pair(None), call) is None
+
+
+def test_all_rows_say_whether_targets_have_an_end() -> None:
+    targets = targets_of()
+    bare = targets.masked_fill(targets == END, IGNORED)
+    bare[:2].masked_fill_(bare[:2] != IGNORED, 11)  # the first rows end alike
+    source = torch.full((ROWS, 5), 300)
+    call = Call((), {"input_ids": source, "decoder_input_ids": inputs_of(bare)})
+    arguments = Arguments(call, "decoder_input_ids", source="input_ids", ends=(END,), room=512)
+    rows = (source[:2], inputs_of(bare)[:2], bare[:2])
+    assert measure(arguments, *rows)["targets.unclosed"] == 0
+    paid = PaidTargets(bare, bare[:2])
+    assert measure(arguments, *rows, paid)["targets.unclosed"] > 0.5

@@ -149,33 +149,6 @@ def one_class(view: HistoryView) -> Candidate | None:
     return suspect_mark(key, mark, value=counts[0][0])
 
 
-def at_chance(view: HistoryView) -> Candidate | None:
-    """A loss of classes that stays where guessing is, although weights move."""
-    readings, start, end = view.readings("targets.classes"), view.start, view.end
-    update = view.usual("update.ratio", after=view.warm_up_end)
-    if not readings or start is None or end is None or not view.facts.betas:
-        return None
-    if view.updates - view.warm_up_end < limit("DAT009", "updates") or not view.quarters:
-        return None
-    if not all(map(math.isfinite, view.losses)):
-        return None  # another cause reports these values
-    guessing = math.log(max(1.0, readings[0].value))
-    below = guessing - min(*view.quarters, end)
-    is_moving = update is not None and update > limit("DAT009", "update")
-    if below > limit("DAT009", "chance") or not is_moving:
-        return None
-    return suspect(
-        "DAT009/classes",
-        end=end,
-        classes=readings[0].value,
-        guessing=guessing,
-        below=below,
-        update=update,
-        step=view.updates,
-        severity=None if view.updates - view.warm_up_end >= limit("DAT009", "long") else "note",
-    )
-
-
 def known_answers(view: HistoryView) -> Candidate | None:
     """First losses of tokens near 0: the answers stand in the inputs, or were learnt before."""
     least = int(limit("LOG016", "rows"))
@@ -197,7 +170,6 @@ CAUSES: tuple[Cause, ...] = (
     known_answers,
     one_class,
     same_masks,
-    at_chance,
     only_frequencies,
     too_good,
     bad_batch,

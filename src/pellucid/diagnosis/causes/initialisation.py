@@ -59,6 +59,17 @@ def loud_head(view: HistoryView) -> Candidate | None:
     )
 
 
+def tiny_weights(view: HistoryView) -> Candidate | None:
+    """Matrices that begin so small that a first step of any usual size is many times theirs.
+
+    A watch may see the model's inside only after some steps. Matrices of zeros are meant.
+    """
+    size = view.first("weights.size")
+    if not size or size > limit("INI006", "size"):
+        return None
+    return suspect("INI006/size", size=size, update=view.first("update.ratio"), step=0)
+
+
 def large_norm_eps(view: HistoryView) -> Candidate | None:
     """Norms with an eps as large as the variance of their inputs."""
     eps, variance = view.facts.norm_eps, view.first("norm.variance_over_eps")
@@ -105,6 +116,7 @@ CAUSES: tuple[Cause, ...] = (
         further={"update": lambda view: view.first("update.ratio")},
         step=0,
     ),
+    tiny_weights,
     large_norm_eps,
     never_loaded,
 )

@@ -159,13 +159,32 @@ def _with_decoder(
     """The arguments, with the ids that the decoder reads; a model may make them from labels."""
     place = places.get("decoder_input_ids")
     if place is None:
-        make: Any = getattr(model, "prepare_decoder_input_ids_from_labels", None)
         labels = arguments.tensor(arguments.labels)
-        if make is None or labels is None or labels.ndim != 2:
+        ids = (
+            None
+            if labels is None or labels.ndim != 2
+            else _decoder_ids(model, labels, arguments.pad)
+        )
+        if ids is None:
             return None
         place = "decoder_input_ids"
-        arguments = arguments.with_inputs(place, make(labels=labels))
+        arguments = arguments.with_inputs(place, ids)
     return replace(arguments, ids=place)
+
+
+def _decoder_ids(model: nn.Module, labels: Tensor, pad: int | None) -> Tensor | None:
+    """What a decoder reads for its labels: a start, and the labels up to the last but one.
+
+    None if the model has no method for it, and its config no start or no padding.
+    """
+    make: Any = getattr(model, "prepare_decoder_input_ids_from_labels", None)
+    if make is not None:
+        return make(labels=labels)
+    start: Any = getattr(_foreign_config(model), "decoder_start_token_id", None)
+    if not isinstance(start, int) or pad is None:
+        return None
+    earlier = labels[:, :-1]
+    return nn.functional.pad(earlier.masked_fill(earlier < 0, pad), (1, 0), value=start)
 
 
 def _place_names(model: nn.Module, call: Call) -> Iterator[tuple[str, Place]]:

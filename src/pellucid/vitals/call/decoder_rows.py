@@ -13,6 +13,7 @@ from pellucid.vitals.call import target_rows
 from pellucid.vitals.call.alignment import alignment, unrelated
 from pellucid.vitals.call.arguments import Arguments
 from pellucid.vitals.call.kinship import kinship
+from pellucid.vitals.call.paid_targets import PaidTargets
 from pellucid.vitals.call.text_rows import various
 
 #: Fewer targets of a row say nothing, and fewer rows.
@@ -29,6 +30,7 @@ def measure(
     source: Int[Tensor, "rows length"],
     tokens: Int[Tensor, "rows time"] | None,
     targets: Int[Tensor, "rows time"] | None,
+    paid: PaidTargets | None = None,
 ) -> dict[str, float]:
     """The signs of a decoder's rows.
 
@@ -37,6 +39,7 @@ def measure(
         source: The ids that the encoder reads.
         tokens: The ids that the decoder reads.
         targets: The target of each place, `IGNORED` where nothing is paid for.
+        paid: The targets of all rows; None if these are all.
     """
     signs: dict[str, float] = {}
     if targets is not None and arguments.starts:
@@ -50,7 +53,9 @@ def measure(
     )
     signs["batch.decoder"] = blind_rows(tokens, targets, is_paid)
     if arguments.ends:
-        signs["targets.unclosed"] = unclosed_rows(arguments, targets, is_paid)
+        # a few texts may all end with a full stop
+        rows = targets if paid is None else paid.all
+        signs["targets.unclosed"] = unclosed_rows(arguments, rows, rows != IGNORED)
     if alignment(tokens, targets).is_clear:
         return signs
     signs["targets.swapped"] = alignment(source, targets).share

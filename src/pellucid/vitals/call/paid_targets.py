@@ -33,6 +33,8 @@ _BALANCED = 64
 #: A token that is nearly sure has a gradient of rounding errors, and one that is nearly impossible
 #: one of 0.
 _NEARLY_SURE, _TINY = 0.999, 1e-20
+#: Of the size of a gradient, what rounding leaves of a sum of 0, and what is surely no rounding.
+_ROUNDING, _IMBALANCE = 1e-4, 1e-2
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,7 @@ class PaidTargets:
         easiness: How well the paid places know their next token, of all pairs (see `easiness`).
         evenness: How many of the paid places carry the loss, of all (see `evenness`).
         nats: The mean of -log p at the places with one target.
+        reshaped: Whether the gradient adds up to 0 over other numbers than those of a place.
     """
 
     all: Int[Tensor, "batch time"]
@@ -74,6 +77,7 @@ class PaidTargets:
     easiness: float | None = None
     evenness: float | None = None
     nats: float | None = None
+    reshaped: float | None = None
 
     def signs(self) -> dict[str, float]:
         """The numbers that are known, by the ids of their signs."""
@@ -90,6 +94,7 @@ class PaidTargets:
             "targets.easiness": self.easiness,
             "targets.evenness": self.evenness,
             "targets.nats": self.nats,
+            "targets.reshaped": self.reshaped,
         }
         return {id: value for id, value in numbers.items() if value is not None}
 
@@ -143,7 +148,23 @@ def paid_targets(
         easiness=easiness(part, logits, ids) if of_tokens and ids is not None else None,
         evenness=evenness(part, logits, is_single & is_paid) if of_tokens else None,
         nats=_nats(logits, is_single, row_targets[:, :places]) if of_tokens else None,
+        reshaped=None if is_rounded else _reshaped(gradient[:rows].float()),
     )
+
+
+def _reshaped(gradient: Tensor) -> float:
+    """1 if a softmax went over numbers of several places, as after a reshape, else 0.
+
+    Its gradient adds up to 0 in groups: those of (rows, vocab, time) in the memory of (rows, time,
+    vocab), where places have to be transposed.
+    """
+    rows, time, vocab = gradient.shape
+    size = float(gradient.abs().sum())
+    if min(time, vocab) < 2 or not size:
+        return 0.0
+    of_places = float(gradient.sum(-1).abs().sum())
+    of_groups = float(gradient.reshape(rows, vocab, time).sum(1).abs().sum())
+    return float(of_groups < _ROUNDING * size and of_places > _IMBALANCE * size)
 
 
 def _embeds(model: nn.Module, size: int) -> bool:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pellucid.batches import IGNORED
 from pellucid.training import Guard
-from pellucid.vitals.call import decoder_rows, documents, target_rows, text_rows
+from pellucid.vitals.call import decoder_rows, documents, place_classes, target_rows, text_rows
 from pellucid.vitals.call.alignment import (
     Alignment,
     alignment,
@@ -114,10 +114,13 @@ class CallProbe:
 
     def _read_targets(self) -> dict[str, float]:
         """What the labels and the gradient of the logits say, without a forward pass."""
-        paid = self._call.paid
-        share = target_rows.unpaid_rows(self._call.arguments, paid)
+        arguments, paid = self._call.arguments, self._call.paid
+        share = target_rows.unpaid_rows(arguments, paid)
         signs = {} if share is None else {"targets.unpaid_rows": share}
-        return signs if paid is None else signs | paid.signs()
+        if paid is not None:
+            signs |= paid.signs()
+            signs |= place_classes.measure(arguments, self._call.ids, paid)
+        return signs
 
     def _read_mask(self) -> dict[str, float]:
         """Whether the mask of padding hides tokens and shows padding."""
@@ -247,10 +250,10 @@ class CallProbe:
             arguments, arguments.source, torch.ones_like(source, dtype=torch.bool)
         )
         before, after = self._repeat(arguments), None if variant is None else self._repeat(variant)
-        signs: dict[str, float] = {}
-        if before is not None and after is not None:
-            signs |= self._drop_hidden({"call.source": float(change(before, after).max())})
-        return signs | decoder_rows.measure(arguments, source, *self._tokens_and_targets())
+        changes = None if before is None or after is None else change(before, after)
+        signs = {} if changes is None else {"call.source": float(changes.max())}
+        rows = (source, *self._tokens_and_targets(), self._call.paid)
+        return self._drop_hidden(signs) | decoder_rows.measure(arguments, *rows)
 
     def _measure_padding(self) -> dict[str, float]:
         """Whether outputs are the same without the padding at the end of a row."""

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from pellucid.training import Guard
 from pellucid.vitals.ledger.batch_rows import Rows, class_range
+from pellucid.vitals.ledger.label_tokens import LabelledRows
 from pellucid.vitals.ledger.place_focus import focus_of_places
 from pellucid.vitals.ledger.pulls import (
     class_logits,
@@ -20,7 +21,7 @@ from pellucid.vitals.ledger.pulls import (
     smoothing_sums,
     token_pulls,
 )
-from pellucid.vitals.ledger.row_losses import RowLosses, row_outputs
+from pellucid.vitals.ledger.row_losses import RowLosses, row_outputs, row_vectors
 from pellucid.vitals.ledger.witnesses import gradient_numbers, numbers_of
 from pellucid.vitals.taps.hooks import Hook, Hooks, LastingHook
 from pellucid.vitals.taps.outputs import logits_of
@@ -49,6 +50,10 @@ class Batches(Protocol):
 
     def class_range(self) -> Tensor | None:
         """The lowest and the highest class among its labels."""
+        ...
+
+    def count_answers(self) -> Tensor | None:
+        """How many answers it marks, and where they stand."""
         ...
 
 
@@ -82,6 +87,8 @@ class Events:
         self.rows = RowLosses()
         #: the kinship of masked tokens and others in each update of an open page
         self.kin: list[Tensor] = []
+        #: how many answers stand where, in the updates of an open page
+        self.answers: Tensor | None = None
         #: on a parameter, while a page is open
         self.arrival_hooks = Hooks(guard, LastingHook)
         self._batches: Batches | None = None
@@ -103,6 +110,8 @@ class Events:
         self.outputs: list[Tensor] = []
         #: of each of these: the share of targets that follow, and of places that are pushed down
         self.pulls: list[Tensor] = []
+        #: the first rows of the last measured call, and the class of each
+        self.labelled: LabelledRows | None = None
         #: the lowest and the highest class that the loss names, if the model is given no labels
         self.class_range: Tensor | None = None
         self._pending: tuple[Tensor, Tensor | None] | None = None
@@ -161,19 +170,24 @@ class Events:
                 if self.measures_gap and of_rows is None and logits.is_contiguous():
                     self._gap_logits = _sampled(logits.detach())[::2].clone()
                 row_logits = None if of_rows is None else of_rows.detach()
-                measure = partial(self._measure_outputs, row_logits, ids, labels)
+                is_paired = row_logits is not None and self.records
+                texts = self._batches.rows() if is_paired and self._batches is not None else None
+                measure = partial(self._measure_outputs, row_logits, ids, labels, texts=texts)
                 hook = Hook(self._guard, "gradients of logits", measure)
                 cast("Any", logits).register_hook(hook)
 
     def _watch_rows(self, output: Any, rows: int) -> None:
         """Measure the gradient of outputs (rows, classes) whose labels the model is not given."""
+        self.rows.n_vectors = row_vectors(output, rows)
         values = row_outputs(output, rows)
         if values is None or not values.requires_grad or not is_plain(values):
             return
         before = values.detach().clone()
+        texts = None if self._batches is None else self._batches.rows()
 
         def measure(gradient: Tensor) -> None:
             labels = self.rows.measure(gradient.detach(), before, None)
+            self._pair(texts)
             if labels is None:
                 return
             self.class_range = class_range(labels)
@@ -183,8 +197,18 @@ class Events:
 
         cast("Any", values).register_hook(Hook(self._guard, "gradients of rows", measure))
 
+    def _pair(self, texts: Rows | None) -> None:
+        """Keep the rows of a call that was measured, with the class of each."""
+        if texts is not None and self.rows.sides is not None:
+            self.labelled = LabelledRows(texts, self.rows.sides)
+
     def _measure_outputs(
-        self, logits: Tensor | None, ids: Tensor | None, labels: Any, gradient: Tensor
+        self,
+        logits: Tensor | None,
+        ids: Tensor | None,
+        labels: Any,
+        gradient: Tensor,
+        texts: Rows | None = None,
     ) -> None:
         """Measure the gradients of the logits (batch, time, vocab), or of classes."""
         if not (is_plain(gradient) and gradient.is_contiguous() and gradient.numel()):
@@ -202,6 +226,7 @@ class Events:
             sums, n = self.lines or (0, 0)
             self.lines = (sums + smoothing_sums(gradient, logits, labels), n + 1)
             self.rows.measure(gradient, logits, labels)
+            self._pair(texts)
         if not (self.records and self.measures_outputs):
             return
         of_places = sampled.abs().sum(-1, dtype=torch.float32)

@@ -11,8 +11,10 @@ from torch.optim import Optimizer
 
 from pellucid.training import Guard
 from pellucid.vitals.async_metrics import AsyncMetrics, Column
+from pellucid.vitals.ledger.answer_places import share_misplaced
 from pellucid.vitals.ledger.batch_rows import masked_places
 from pellucid.vitals.ledger.events import Batches, Events
+from pellucid.vitals.ledger.label_tokens import join, told_by_place, told_by_words
 from pellucid.vitals.ledger.marks import Mark, MarkName, Marks, Row
 from pellucid.vitals.ledger.page import Page, copy_into, rows_of
 from pellucid.vitals.ledger.pulls import class_smoothing, unevenness
@@ -183,8 +185,17 @@ class Ledger:
             metrics.record("targets.kin", kin)
             metrics.record("targets.equal", equal)
             self.events.kin = []
+        if self.events.answers is not None:
+            metrics.record("targets.misplaced", share_misplaced(self.events.answers))
+            self.events.answers = None
         for id, value in self.events.rows.take_signs().items():
             metrics.record(id, value)
+        table = join(page.labelled[: len(rows)])
+        if table is not None:
+            share, n_pairs = told_by_words(table).unbind()
+            metrics.record("targets.told", share)
+            metrics.record("targets.told_rows", n_pairs)
+            metrics.record("targets.key", told_by_place(table))
         self._previous = page.after[len(rows) - 1]
         self._page, self._rows = None, []
         self.events.arrival_hooks.remove()
@@ -270,6 +281,10 @@ class Ledger:
         kin = None if self._batches is None else self._batches.kinship()
         if kin is not None:
             events.kin.append(kin)
+        answers = None if self._batches is None else self._batches.count_answers()
+        if answers is not None:
+            events.answers = answers if events.answers is None else events.answers + answers
+        page.labelled[place] = events.labelled
         classes = None if self._batches is None else self._batches.class_range()
         classes = events.class_range if classes is None else classes
         if classes is not None:

@@ -18,6 +18,7 @@ from pellucid.vitals.ledger.batch_rows import (
     row_checksums,
 )
 from pellucid.vitals.ledger.bounds import noise_ratio, share_at_bound
+from pellucid.vitals.ledger.label_tokens import LabelledRows
 
 #: The columns of `Page.statistics`.
 COLUMNS = (
@@ -98,6 +99,8 @@ class Page:
         self.pulls = zeros(rows, 3) - 1
         #: the first rows of each batch
         self.texts: list[Rows | None] = [None] * rows
+        #: the first rows of each batch, and their classes
+        self.labelled: list[LabelledRows | None] = [None] * rows
         #: the masked places of each batch
         self.masks: list[Tensor | None] = [None] * rows
         #: the weights after the update before the page, if it is known

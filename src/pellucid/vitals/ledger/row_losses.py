@@ -12,11 +12,28 @@ from torch import Tensor
 
 from pellucid.batches import IGNORED
 from pellucid.vitals.call.place_weights import UNCERTAIN, target_weights
+from pellucid.vitals.ledger.binary_losses import (
+    impossible_labels,
+    label_weights,
+    several_labels,
+    sigmoid_twice,
+    unevenness_of_labels,
+)
 from pellucid.vitals.ledger.pulls import known_classes
+from pellucid.vitals.ledger.row_numbers import (
+    DIFFERENT,
+    entropy_of_counts,
+    shared_target,
+    shared_targets,
+    squared_errors,
+    squared_targets,
+)
 from pellucid.vitals.taps.outputs import output_attribute
 
 #: More columns are no classes, and fewer rows say nothing.
 _MOST_CLASSES, _FEWEST = 256, 4
+#: More columns are no labels but numbers of a vector.
+_MOST_LABELS = 32
 #: A softmax's gradient adds up to so little of its size, and rows of a class weigh so much alike.
 _BALANCED, _EVEN = 1e-3, 0.02
 #: A gradient has a shape if nothing of its square is left but rounding in single precision, and
@@ -24,8 +41,6 @@ _BALANCED, _EVEN = 1e-3, 0.02
 _FITS, _WORSE = 1e-9, 10.0
 #: Weights follow 1 - p if a line explains so much of their logarithms.
 _LINE = 0.9
-#: Of a line in the outputs, so little is left, and so many different targets are no constant.
-_STRAIGHT, _DIFFERENT, _STEP = 1e-4, 4, 1e-3
 
 
 def row_outputs(output: object, rows: int) -> Tensor | None:
@@ -36,6 +51,14 @@ def row_outputs(output: object, rows: int) -> Tensor | None:
     if rows < _FEWEST or not values.is_floating_point():
         return None
     return values if values.ndim == 1 or values.shape[1] <= _MOST_CLASSES else None
+
+
+def row_vectors(output: object, rows: int) -> int:
+    """How many rows a call gives a vector for; 0 if its outputs are no vectors of rows."""
+    is_tensor = isinstance(output, Tensor) and output.ndim == 2 and len(output) == rows
+    if not is_tensor or not isinstance(output, Tensor) or not output.is_floating_point():
+        return 0
+    return rows if output.shape[1] > _MOST_LABELS else 0
 
 
 def named_classes(gradient: Float[Tensor, "rows classes"]) -> Int[Tensor, " rows"]:
@@ -148,43 +171,6 @@ def focus(sums: Float[Tensor, "6 classes"]) -> Float[Tensor, ""]:
     return torch.where(is_line, xy / xx.clamp_min(1e-300), 0.0)
 
 
-def shared_target(
-    gradient: Float[Tensor, " rows"], outputs: Float[Tensor, " rows"]
-) -> Float[Tensor, " 3"]:
-    """Whether a squared error pulls all outputs to one number, this number, and the largest output.
-
-    Then g = w (z - m) is a line in z; with a target for each row it is none.
-
-    Args:
-        gradient: Of the loss by the outputs.
-        outputs: One number for each row.
-    """
-    g, z = gradient.double(), outputs.double()
-    from_g, from_z = g - g.mean(), z - z.mean()
-    slope = (from_g * from_z).sum() / from_z.square().sum().clamp_min(1e-300)
-    residual = (from_g - slope * from_z).square().sum() / from_g.square().sum().clamp_min(1e-300)
-    is_line = (residual < _STRAIGHT) & (slope > 0) & (from_g.abs().amax() > 0)
-    target = z.mean() - g.mean() / slope.clamp_min(1e-300)
-    return torch.stack([is_line.double(), target, z.abs().amax()])
-
-
-def shared_targets(rows: Float[Tensor, "updates 3"]) -> Float[Tensor, ""]:
-    """The share of the updates whose rows have one target, if it changes from update to update.
-
-    A constant is a target of its own, such as that of a critic, and so are two of them.
-
-    Args:
-        rows: What `shared_target` gives of each update.
-    """
-    is_line, targets, outputs = rows.unbind(1)
-    is_shared = is_line > 0
-    size = torch.maximum(targets.abs() * is_line, outputs).amax()
-    ordered = torch.where(is_shared, targets, targets.new_tensor(torch.inf)).sort().values
-    steps = ordered[1:] - ordered[:-1]
-    n_different = 1 + ((steps > _STEP * size) & steps.isfinite()).sum()
-    return torch.where(n_different >= _DIFFERENT, is_line.mean(), 0.0)
-
-
 class RowLosses:
     """What the losses of some updates make of their rows, added up until it is asked for."""
 
@@ -192,6 +178,16 @@ class RowLosses:
         self._squashed: list[Tensor] = []
         self._focus: Tensor | None = None
         self._targets: list[Tensor] = []
+        #: sums of `label_weights`, the shares of impossible and of several labels, squared errors
+        self._label_weights: Tensor | None = None
+        self._shares: dict[str, list[Tensor]] = {}
+        self._squares: list[Tensor] = []
+        #: how many rows calls gave vectors for
+        self.n_vectors = 0
+        #: how often each class came so far
+        self._class_counts: Tensor | None = None
+        #: the class of each row of the last call, or on which side of the mean its target is
+        self.sides: Tensor | None = None
 
     def measure(self, gradient: Tensor, outputs: Tensor, labels: Tensor | None) -> Tensor | None:
         """Measure a call; returns the classes of its rows, if each surely has one.
@@ -202,17 +198,56 @@ class RowLosses:
             labels: The class of each row; None to read it off the gradient.
         """
         if outputs.ndim == 1 or outputs.shape[1] == 1:
-            self._targets.append(shared_target(gradient.flatten(), outputs.flatten()))
+            column, numbers = gradient.reshape(-1, 1), outputs.reshape(-1, 1)
+            self._targets.append(shared_target(column[:, 0], numbers[:, 0]))
+            self._squashed.append(sigmoid_twice(column, numbers))
+            self._measure_columns(column, numbers)
+            self._measure_numbers(column, numbers)
             return None
-        if labels is None:
-            labels = named_classes(gradient)
-            sure_labels = hard_classes(gradient, outputs, labels)
-        else:
-            sure_labels = labels
-        self._squashed.append(squashed_twice(gradient, outputs, labels))
-        sums = focus_sums(gradient, outputs, labels)
+        classes = named_classes(gradient) if labels is None else labels
+        squashed, sure_labels = squashed_twice(gradient, outputs, classes), labels
+        if sure_labels is None:
+            sure_labels = hard_classes(gradient, outputs, classes)
+            squashed = torch.maximum(squashed, sigmoid_twice(gradient, outputs))
+            self._measure_columns(gradient, outputs)
+            self._add_share("targets.several", several_labels(gradient, outputs))
+        self._squashed.append(squashed)
+        self._count_classes(sure_labels, gradient.shape[1])
+        self.sides = sure_labels if gradient.shape[1] <= _MOST_LABELS else None
+        sums = focus_sums(gradient, outputs, classes)
         self._focus = sums if self._focus is None else self._focus + sums
         return sure_labels
+
+    def _measure_numbers(self, gradient: Tensor, outputs: Tensor) -> None:
+        """Measure a squared error, and note which rows have the higher targets."""
+        g = gradient[:, 0]
+        targets = squared_targets(g, outputs[:, 0])
+        self._squares.append(squared_errors(g, targets))
+        # a binary cross-entropy says which label it is, whatever the output
+        is_binary = label_weights(gradient, outputs).abs().sum() > 0
+        labels = torch.where(g == 0, IGNORED, (g < 0).long())
+        self._count_classes(torch.where(is_binary, labels, IGNORED), 2)
+        self.sides = torch.where(is_binary, labels, (targets > targets.mean()).long())
+
+    def _count_classes(self, labels: Tensor, n_classes: int) -> None:
+        is_class, classes = known_classes(labels, n_classes)
+        counts = torch.zeros(n_classes, device=labels.device)
+        counts.index_add_(0, classes, is_class.float())
+        earlier = self._class_counts
+        is_more = earlier is not None and earlier.shape == counts.shape
+        self._class_counts = earlier + counts if is_more and earlier is not None else counts
+
+    def _measure_columns(self, gradient: Tensor, outputs: Tensor) -> None:
+        """Measure a loss that may give each column a label of its own."""
+        if gradient.shape[1] > _MOST_LABELS:
+            return
+        sums, earlier = label_weights(gradient, outputs), self._label_weights
+        is_more = earlier is not None and earlier.shape == sums.shape
+        self._label_weights = earlier + sums if is_more and earlier is not None else sums
+        self._add_share("targets.impossible", impossible_labels(gradient, outputs))
+
+    def _add_share(self, id: str, share: Tensor) -> None:
+        self._shares.setdefault(id, []).append(share)
 
     def take_signs(self) -> dict[str, Tensor]:
         """The signs of the calls so far, which are forgotten."""
@@ -221,7 +256,18 @@ class RowLosses:
             signs["targets.squashed"] = torch.stack(self._squashed).mean()
         if self._focus is not None:
             signs["targets.focus"] = focus(self._focus)
-        if len(self._targets) >= _DIFFERENT:
+        if len(self._targets) >= DIFFERENT:
             signs["targets.one_number"] = shared_targets(torch.stack(self._targets))
+        if self._class_counts is not None:
+            signs["targets.entropy"] = entropy_of_counts(self._class_counts)
+        if self.n_vectors:
+            signs["targets.vectors"] = torch.tensor(float(self.n_vectors))
+        if self._label_weights is not None:
+            signs["targets.label_weights"] = unevenness_of_labels(self._label_weights)
+        signs |= {id: torch.stack(shares).mean() for id, shares in self._shares.items()}
+        if len(self._squares) >= DIFFERENT:
+            error, mean, square = torch.stack(self._squares).mean(0).unbind()
+            signs |= {"targets.square": error, "targets.variance": square - mean * mean}
         self._squashed, self._focus, self._targets = [], None, []
+        self._label_weights, self._shares, self._squares = None, {}, []
         return signs

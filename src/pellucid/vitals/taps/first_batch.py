@@ -19,6 +19,7 @@ from pellucid.vitals.call.paid_targets import PaidTargets, first_places, paid_ta
 from pellucid.vitals.call.prompt_answers import PromptAnswers
 from pellucid.vitals.call.row_content import FEWEST, LONG, one_token, repetitive, without_masks
 from pellucid.vitals.label_baselines import Baselines, baselines
+from pellucid.vitals.ledger.answer_places import count_answers
 from pellucid.vitals.ledger.batch_rows import Rows, class_range, first_rows
 from pellucid.vitals.model_parts import decodes, table_of, unwrap
 from pellucid.vitals.probe import Probe
@@ -74,6 +75,7 @@ class FirstBatch:
         self._ids: Tensor | None = None
         self._ids_mask: Any = None
         self._ids_labels: Any = None
+        self._answers: tuple[Any, Any] = (None, None)
 
     def attach(self, model: nn.Module, hooks: Hooks) -> None:
         """Add hooks to the model."""
@@ -169,6 +171,12 @@ class FirstBatch:
             return None
         return class_range(labels)
 
+    def count_answers(self) -> Tensor | None:
+        """What `count_answers` gives of the latest batch; None without places of answers."""
+        return (
+            None if self._ids is None else count_answers(self._ids, self._ids_mask, *self._answers)
+        )
+
     def record(self, metrics: AsyncMetrics) -> None:
         """Record a number that identifies the latest batch, and the share of repetitive rows."""
         if self._ids is None:
@@ -186,11 +194,13 @@ class FirstBatch:
         """Forget the latest batch and its losses: the next update may show none."""
         self.losses.clear()
         self._ids = self._ids_mask = self._ids_labels = None
+        self._answers = (None, None)
 
     def _on_call(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if _is_training(module):
             self._note_ids(inputs_of(args, kwargs))
             self._ids_mask, self._ids_labels = kwargs.get("attention_mask"), kwargs.get("labels")
+            self._answers = kwargs.get("start_positions"), kwargs.get("end_positions")
             if self._call is None:
                 self._keep_call(args, kwargs)
             self.answers.on_training(self._ids, self._ids_mask)

@@ -36,7 +36,7 @@ class Gradients:
         self._depth = {name: anatomy.block_of(name) for name in anatomy.parameters}
         #: the weights up to the last block: those behind it that have no gradient, where all of
         #: these have one, belong to an output that the loss does not use, such as a pooler's
-        self._trunk = _up_to_last(self._depth)
+        self._trunk = names_of_trunk(self._depth)
         self._sharing = anatomy.sharing
         #: the names and samples of the last reading
         self._last: tuple[list[str], Tensor] | None = None
@@ -200,10 +200,15 @@ class Gradients:
         return self._indices[1:]
 
 
-def _up_to_last(depths: Mapping[str, int | None]) -> frozenset[str]:
-    """The names up to the last one that lies in a block; all of them without blocks."""
+def names_of_trunk(depths: Mapping[str, int | None]) -> frozenset[str]:
+    """The names up to the last one that lies in a block, or else in a list of layers; else all.
+
+    A pooler follows the last block. A model whose layers share their weights has one block alone.
+    """
     names = list(depths)
-    last = max((i for i, name in enumerate(names) if depths[name] is not None), default=len(names))
+    in_blocks = [i for i, name in enumerate(names) if depths[name] is not None]
+    in_lists = [i for i, name in enumerate(names) if any(map(str.isdigit, name.split(".")))]
+    last = max(in_blocks or in_lists, default=len(names))
     return frozenset(names[: last + 1])
 
 

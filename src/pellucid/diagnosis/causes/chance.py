@@ -1,0 +1,130 @@
+"""A loss of rows that stays where guessing is, and whether counting words does better.
+
+Words that tell nothing of the labels, in a training that learns nothing either, are the trace of
+labels that belong to other rows, or of inputs that lost what the labels are about.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect
+from pellucid.diagnosis.causes.history_view import HistoryView
+from pellucid.diagnosis.causes.rates import usual_stride
+from pellucid.diagnosis.finding import limit
+
+#: A sign of the ledger is of so many updates, as many as a page of it holds.
+_PAGE = 32
+
+
+class WordMatch(NamedTuple):
+    """How often words spoke for a row's own class, of how many pairs, in standard errors from half.
+
+    Attributes:
+        share: of the pairs.
+        n: pairs.
+        errors: how many standard errors the share is above a half.
+    """
+
+    share: float
+    n: float
+    errors: float
+
+
+def count_matches(view: HistoryView) -> WordMatch:
+    """What words tell of the labels, in all updates that were looked at."""
+    pairs = {reading.step: reading.value for reading in view.readings("targets.told_rows")}
+    wins = sum(
+        reading.value * pairs.get(reading.step, 0.0) for reading in view.readings("targets.told")
+    )
+    n = sum(pairs.values())
+    return WordMatch(wins / n, n, (2 * wins - n) / math.sqrt(n)) if n else WordMatch(0.5, 0.0, 0.0)
+
+
+def _is_unrelated(match: WordMatch) -> bool:
+    return match.n >= limit("DAT009", "pairs") and match.errors < limit("DAT009", "errors")
+
+
+def _moves(view: HistoryView) -> float | None:
+    """How far an update moves weights; None if it is next to nothing, or the training is short."""
+    update = view.usual("update.ratio", after=view.warm_up_end) or usual_stride(view)
+    is_long = view.updates - view.warm_up_end >= limit("DAT009", "updates")
+    if not is_long or update <= limit("DAT009", "update"):
+        return None
+    return update if view.quarters and all(map(math.isfinite, view.losses)) else None
+
+
+def at_chance(view: HistoryView) -> Candidate | None:
+    """A loss of classes that stays where guessing is, although weights move."""
+    classes, entropy = view.readings("targets.classes"), view.last("targets.entropy")
+    update, end = _moves(view), view.end
+    if update is None or end is None or not (classes or entropy):
+        return None
+    guessing = math.log(max(1.0, classes[0].value)) if classes else entropy or 0.0
+    if entropy:
+        guessing = min(guessing, entropy)
+    learnt = guessing - min(*view.quarters, end)
+    # a loss with other terms, or of two passes, is not that of guessing
+    surplus = max(*view.quarters, end) - guessing
+    if learnt > limit("DAT009", "chance") or surplus > limit("DAT009", "terms"):
+        return None
+    match = count_matches(view)
+    is_long = view.updates - view.warm_up_end >= limit("DAT009", "long")
+    values: dict[str, Any] = {"end": end, "guessing": guessing, "below": learnt, "update": update}
+    values |= {"told": match.share, "n": match.n, "step": view.updates}
+    if _is_unrelated(match):
+        return suspect("DAT009/told", **values)
+    if match.errors > limit("DAT009", "sure"):
+        return suspect("FIT004/told", **values)
+    if not classes:
+        return None
+    severity = None if is_long else "note"
+    return suspect("DAT009/classes", classes=classes[0].value, severity=severity, **values)
+
+
+def at_mean(view: HistoryView) -> Candidate | None:
+    """A squared error that stays at the variance of its targets, although weights move."""
+    errors, variances = view.readings("targets.square"), view.readings("targets.variance")
+    update, end = _moves(view), view.end
+    if update is None or end is None or not errors or not variances:
+        return None
+    last, losses = errors[-1], dict(view.history.losses)
+    recent = [losses[s] for s in range(last.step - _PAGE + 1, last.step + 1) if s in losses]
+    loss = sum(recent) / max(1, len(recent))
+    if not recent or abs(loss / max(last.value, 1e-30) - 1) > limit("DAT009", "equal"):
+        return None  # the loss is no mean squared error
+    share = last.value / max(variances[-1].value, 1e-30)
+    is_flat = min(*view.quarters, end) > limit("DAT009", "constant") * last.value
+    match = count_matches(view)
+    if share < limit("DAT009", "constant") or not is_flat:
+        return None
+    values: dict[str, Any] = {
+        "share": share,
+        "told": match.share,
+        "n": match.n,
+        "step": view.updates,
+    }
+    if _is_unrelated(match):
+        return suspect("DAT009/numbers", **values)
+    is_told = match.errors > limit("DAT009", "sure")
+    return suspect("FIT004/numbers", **values) if is_told else None
+
+
+def at_guessing_of_partners(view: HistoryView) -> Candidate | None:
+    """A loss of compared vectors that stays where guessing a partner among the rows is."""
+    n, update, end = view.last("targets.vectors"), _moves(view), view.end
+    if n is None or n < limit("UNK001", "rows") or update is None or end is None:
+        return None
+    # vectors that begin far apart at a low temperature first come together
+    levels = [*view.quarters[1:], end]
+    # two calls of n rows each, or one with both sides; a row is no partner of itself
+    guesses = [math.log(k) for k in (n, n - 1, 2 * n, 2 * n - 1, n / 2)]
+    guessing = min(guesses, key=lambda guess: abs(guess - end))
+    is_flat = max(levels) - min(levels) < limit("UNK001", "flat")
+    if not is_flat or abs(end - guessing) > limit("UNK001", "flat"):
+        return None
+    return suspect("UNK001/partners", end=end, guessing=guessing, update=update, step=view.updates)
+
+
+CAUSES: tuple[Cause, ...] = (at_chance, at_mean, at_guessing_of_partners)

@@ -1,0 +1,84 @@
+"""What a loss makes of one number for each row, and how even classes are."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+#: Of a line in the outputs, so little is left, and so many different targets are no constant.
+_STRAIGHT, _STEP = 1e-4, 1e-3
+DIFFERENT = 4
+
+
+def shared_target(
+    gradient: Float[Tensor, " rows"], outputs: Float[Tensor, " rows"]
+) -> Float[Tensor, " 3"]:
+    """Whether a squared error pulls all outputs to one number, this number, and the largest output.
+
+    Then g = w (z - m) is a line in z; with a target for each row it is none.
+
+    Args:
+        gradient: Of the loss by the outputs.
+        outputs: One number for each row.
+    """
+    g, z = gradient.double(), outputs.double()
+    from_g, from_z = g - g.mean(), z - z.mean()
+    slope = (from_g * from_z).sum() / from_z.square().sum().clamp_min(1e-300)
+    residual = (from_g - slope * from_z).square().sum() / from_g.square().sum().clamp_min(1e-300)
+    is_line = (residual < _STRAIGHT) & (slope > 0) & (from_g.abs().amax() > 0)
+    target = z.mean() - g.mean() / slope.clamp_min(1e-300)
+    return torch.stack([is_line.double(), target, z.abs().amax()])
+
+
+def shared_targets(rows: Float[Tensor, "updates 3"]) -> Float[Tensor, ""]:
+    """The share of the updates whose rows have one target, if it changes from update to update.
+
+    A constant is a target of its own, such as that of a critic, and so are two of them.
+
+    Args:
+        rows: What `shared_target` gives of each update.
+    """
+    is_line, targets, outputs = rows.unbind(1)
+    is_shared = is_line > 0
+    size = torch.maximum(targets.abs() * is_line, outputs).amax()
+    ordered = torch.where(is_shared, targets, targets.new_tensor(torch.inf)).sort().values
+    steps = ordered[1:] - ordered[:-1]
+    n_different = 1 + ((steps > _STEP * size) & steps.isfinite()).sum()
+    return torch.where(n_different >= DIFFERENT, is_line.mean(), 0.0)
+
+
+def entropy_of_counts(counts: Float[Tensor, " classes"]) -> Float[Tensor, ""]:
+    """The entropy of classes that came so often, in nats; 0 without any.
+
+    The plug-in estimate, plus the first term of its bias (see `baselines`).
+    """
+    n = counts.sum().clamp_min(1)
+    p = counts / n
+    plain = -(p * p.clamp_min(1e-30).log()).sum()
+    return plain + ((counts > 0).sum() - 1).clamp_min(0) / (2 * n)
+
+
+def squared_targets(
+    gradient: Float[Tensor, " rows"], outputs: Float[Tensor, " rows"]
+) -> Float[Tensor, " rows"]:
+    """The targets of a mean squared error with this gradient: g = 2 (z - y) / n.
+
+    Args:
+        gradient: Of the loss by the outputs.
+        outputs: One number for each row.
+    """
+    return outputs.double() - gradient.double() * (len(gradient) / 2)
+
+
+def squared_errors(
+    gradient: Float[Tensor, " rows"], targets: Float[Tensor, " rows"]
+) -> Float[Tensor, " 3"]:
+    """A mean squared error with this gradient, and the means of its targets and their squares.
+
+    Args:
+        gradient: Of the loss by the outputs.
+        targets: What `squared_targets` gives.
+    """
+    errors = gradient.double() * (len(gradient) / 2)
+    return torch.stack([errors.square().mean(), targets.mean(), targets.square().mean()])

@@ -1,0 +1,86 @@
+"""A loss of rows that stays where guessing is, and what words tell of the labels."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from pellucid.diagnosis import diagnose
+from pellucid.diagnosis.history.history import Facts, Points, Reading
+from support.courses import healthy
+
+UPDATES = 150
+ADAM = Facts(betas=(0.9, 0.999))
+
+
+def flat(level: float) -> Points:
+    return tuple((step, level + 0.01 * math.sin(step)) for step in range(1, UPDATES + 1))
+
+
+def signs(**values: float) -> dict[str, tuple[Reading, ...]]:
+    """Readings of the first page, and steps that move the weights."""
+    named = {id.replace("__", "."): (Reading(8, value, ""),) for id, value in values.items()}
+    moves = tuple(Reading(step, 0.01, "") for step in range(1, UPDATES, 10))
+    return named | {"update.ratio": moves}
+
+
+def codes_of(losses: Points, **values: float) -> list[str]:
+    history = replace(
+        healthy(), losses=losses, signs=signs(**values), facts=ADAM, marks={}, grad_norms=()
+    )
+    return [f.code for f in diagnose(history) if f.severity != "note"]
+
+
+@pytest.mark.parametrize(
+    ("level", "share", "n", "codes"),
+    [
+        (0.69, 0.5, 150, ["DAT009"]),
+        (0.69, 0.9, 150, ["FIT004"]),
+        (0.69, 0.6, 150, []),  # neither this nor that
+        (0.69, 0.5, 40, []),  # few rows say little
+        (0.40, 0.5, 150, []),  # it learns
+        (1.30, 0.5, 150, []),  # the loss has other terms
+    ],
+)
+def test_words_decide_whether_labels_or_the_training_is_at_fault(
+    level: float, share: float, n: float, codes: list[str]
+) -> None:
+    named = codes_of(flat(level), targets__entropy=0.693, targets__told=share, targets__told_rows=n)
+    assert named == codes
+
+
+def test_guessing_a_rare_class_costs_its_entropy() -> None:
+    rare = {"targets__entropy": 0.4, "targets__told": 0.5, "targets__told_rows": 150.0}
+    assert codes_of(flat(0.4), targets__classes=2.0, **rare) == ["DAT009"]
+
+
+@pytest.mark.parametrize(
+    ("error", "share", "codes"), [(1.0, 0.5, ["DAT009"]), (0.5, 0.5, []), (1.0, 0.8, ["FIT004"])]
+)
+def test_a_squared_error_of_a_constant_is_the_variance(
+    error: float, share: float, codes: list[str]
+) -> None:
+    told = {"targets__told": share, "targets__told_rows": 150.0}
+    named = codes_of(flat(error), targets__square=error, targets__variance=1.0, **told)
+    assert named == codes
+
+
+def test_weights_that_start_next_to_nothing_are_named_by_their_size() -> None:
+    for size, codes in ((1e-5, ["INI006"]), (0.2, []), (0.0, [])):
+        readings = healthy().signs | {"weights.size": (Reading(1, size, ""),)}
+        named = [f.code for f in diagnose(replace(healthy(), signs=readings))]
+        assert named == codes
+
+
+def test_another_loss_is_not_held_against_the_variance() -> None:
+    told = {"targets__told": 0.5, "targets__told_rows": 150.0}
+    assert codes_of(flat(3.0), targets__square=1.0, targets__variance=1.0, **told) == []
+
+
+@pytest.mark.parametrize(
+    ("level", "codes"), [(math.log(12), ["UNK001"]), (math.log(24), ["UNK001"]), (1.0, [])]
+)
+def test_partners_that_are_guessed_among_the_rows(level: float, codes: list[str]) -> None:
+    assert codes_of(flat(level), targets__vectors=12.0) == codes

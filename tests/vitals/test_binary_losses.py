@@ -1,0 +1,137 @@
+"""Losses whose columns each have a label of their own, known by their gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from pellucid.vitals.ledger import binary_losses
+
+ROWS = 16
+Loss = Callable[[Tensor, Tensor], Tensor]
+plain: Loss = F.binary_cross_entropy_with_logits
+
+
+def outputs_of(columns: int, size: float = 0.3) -> Tensor:
+    draws = torch.Generator().manual_seed(5)
+    return (size * torch.randn(ROWS, columns, generator=draws)).requires_grad_()
+
+
+def labels_of(columns: int) -> Tensor:
+    return (torch.rand(ROWS, columns, generator=torch.Generator().manual_seed(6)) < 0.3).float()
+
+
+def gradient_of(loss: Loss, outputs: Tensor, labels: Tensor) -> Tensor:
+    return torch.autograd.grad(loss(outputs, labels), outputs)[0]
+
+
+def squashed(outputs: Tensor, labels: Tensor) -> Tensor:
+    return plain(outputs.sigmoid(), labels)
+
+
+def weighted(outputs: Tensor, labels: Tensor) -> Tensor:
+    weights = torch.linspace(1, 9, outputs.shape[1])
+    return F.binary_cross_entropy_with_logits(outputs, labels, pos_weight=weights)
+
+
+def focal(outputs: Tensor, labels: Tensor) -> Tensor:
+    nats = F.binary_cross_entropy_with_logits(outputs, labels, reduction="none")
+    return ((1 - (-nats).exp()) ** 2 * nats).mean()
+
+
+def squared(outputs: Tensor, labels: Tensor) -> Tensor:
+    return (outputs - labels).square().mean()
+
+
+def one_softmax(outputs: Tensor, labels: Tensor) -> Tensor:
+    return -(labels * outputs.log_softmax(-1)).sum(-1).mean()
+
+
+def shared_softmax(outputs: Tensor, labels: Tensor) -> Tensor:
+    return one_softmax(outputs, labels / labels.sum(-1, keepdim=True).clamp_min(1))
+
+
+@pytest.mark.parametrize("columns", [1, 4])
+@pytest.mark.parametrize(
+    ("loss", "is_squashed"),
+    [(squashed, True), (plain, False), (weighted, False), (focal, False), (squared, False)],
+)
+def test_a_sigmoid_before_the_sigmoid_shows(loss: Loss, is_squashed: bool, columns: int) -> None:
+    outputs = outputs_of(columns)
+    gradient = gradient_of(loss, outputs, labels_of(columns))
+    assert bool(binary_losses.sigmoid_twice(gradient, outputs.detach())) == is_squashed
+
+
+@pytest.mark.parametrize("columns", [1, 4])
+def test_weights_of_positive_labels_are_read_off(columns: int) -> None:
+    outputs, labels = outputs_of(columns), labels_of(columns)
+    counts = labels.sum(0)
+    for weight in (1.0, 300.0):
+
+        def loss(outputs: Tensor, labels: Tensor, weight: float = weight) -> Tensor:
+            weights = torch.full((columns,), weight)
+            return F.binary_cross_entropy_with_logits(outputs, labels, pos_weight=weights)
+
+        sums = binary_losses.label_weights(gradient_of(loss, outputs, labels), outputs.detach())
+        by_weights = torch.stack([ROWS - counts, counts * weight])
+        by_rows = torch.stack([ROWS - counts, counts])
+        expected = (by_weights.amax(0) / by_weights.amin(0)) / (by_rows.amax(0) / by_rows.amin(0))
+        factor = binary_losses.unevenness_of_labels(sums)
+        assert float(factor) == pytest.approx(float(expected.median()), rel=1e-3)
+
+
+def test_another_loss_says_nothing_of_weights() -> None:
+    outputs = outputs_of(4)
+    for loss in (focal, squared, squashed):
+        sums = binary_losses.label_weights(
+            gradient_of(loss, outputs, labels_of(4)), outputs.detach()
+        )
+        assert float(binary_losses.unevenness_of_labels(sums)) == 0
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_numbers_of_classes_are_no_binary_labels(reduction: str) -> None:
+    outputs = outputs_of(1)
+    classes = (torch.arange(ROWS) % 4).float()[:, None]
+
+    def loss(outputs: Tensor, labels: Tensor) -> Tensor:
+        return F.binary_cross_entropy_with_logits(outputs, labels, reduction=reduction)
+
+    for labels, share in ((classes, 0.5), (labels_of(1), 0.0), (labels_of(1) * 0.8, 0.0)):
+        gradient = gradient_of(loss, outputs, labels)
+        assert float(binary_losses.impossible_labels(gradient, outputs.detach())) == share
+
+
+def test_whole_numbers_as_targets_of_a_squared_error_are_fine() -> None:
+    outputs = outputs_of(1)
+    gradient = gradient_of(squared, outputs, (torch.arange(ROWS) % 4).float()[:, None])
+    assert float(binary_losses.impossible_labels(gradient, outputs.detach())) == 0
+
+
+def test_several_labels_under_one_softmax_show() -> None:
+    outputs, labels = outputs_of(5), labels_of(5)
+    labels[:4] = F.one_hot(torch.arange(4), 5).float()
+    n = labels.sum(-1)
+    several = float(((n > 1) & (n < 5)).double().mean())
+    gradient = gradient_of(one_softmax, outputs, labels)
+    assert float(binary_losses.several_labels(gradient, outputs.detach())) == several > 0
+
+
+def test_labels_that_share_a_row_are_fine() -> None:
+    outputs, labels = outputs_of(5), labels_of(5)
+    one_hot = F.one_hot(torch.arange(ROWS) % 5, 5).float()
+    mixed = 0.5 * one_hot + 0.5 * one_hot.roll(1, 0)
+    cases = (
+        (shared_softmax, labels),
+        (one_softmax, one_hot),
+        (one_softmax, mixed),
+        (one_softmax, 0.9 * one_hot + 0.02),
+        (plain, labels),
+    )
+    for loss, targets in cases:
+        gradient = gradient_of(loss, outputs, targets)
+        assert float(binary_losses.several_labels(gradient, outputs.detach())) == 0
