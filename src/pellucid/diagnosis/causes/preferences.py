@@ -78,6 +78,18 @@ def no_difference(view: HistoryView) -> Candidate | None:
     return suspect("PRF003", n=len(rows), margin=0.0)
 
 
+def one_side(view: HistoryView) -> Candidate | None:
+    """Answers that are all called good: a tool that logs each kind has logged one.
+
+    Of answers that are judged alone (KTO), there are columns of those that a batch has.
+    """
+    rewards, is_of_kto = view.measure("chosen_reward"), bool(view.measure("kl"))
+    others = view.measure("rejected_reward") or view.measure("margin")
+    if len(rewards) < _LEAST_ROWS or others or not is_of_kto or view.first("answers.lowered"):
+        return None
+    return suspect("PRF003/one side", n=len(rewards), reward=rewards[-1])
+
+
 def short_answers(view: HistoryView) -> Candidate | None:
     """Pairs of which many are one text twice, and most of the others differ by one token.
 
@@ -250,6 +262,9 @@ def summed_pairs(view: HistoryView) -> Candidate | None:
     parts, tolerance = round(first / _COIN), limit("LOS007", "coin") + abs(margins[0]) / 2
     if not 2 <= parts <= limit("LOS007", "parts") or abs(first / _COIN / parts - 1) > tolerance:
         return None
+    # any large number is near a multiple
+    if parts > limit("LOS007", "many") and abs(first / _COIN - parts) > limit("LOS007", "off"):
+        return None
     return suspect("LOS007/pairs", first=first, parts=parts, ratio=first / _COIN, step=0)
 
 
@@ -258,6 +273,7 @@ CAUSES: tuple[Cause, ...] = (
     exactly_a_coin,
     unchanged_answers,
     no_difference,
+    one_side,
     short_answers,
     rejected_wins,
     swapped_answers,
