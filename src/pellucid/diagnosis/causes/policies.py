@@ -26,13 +26,15 @@ class _Rewards(NamedTuple):
     """The mean rewards at the start and at their best later, and the gain.
 
     The gain is in deviations of single rewards, and in standard errors as the noise from row to row
-    tells them; the latter is None without noise.
+    tells them; the latter is None without noise. `most` is what the second half may have gained, in
+    deviations: what it has, and a standard error.
     """
 
     start: float
     best: float
     gain: float
     errors: float | None
+    most: float
 
 
 def _rewards(view: HistoryView) -> _Rewards | None:
@@ -59,9 +61,13 @@ def _rewards(view: HistoryView) -> _Rewards | None:
     start, best, spread = part_means[0], max(part_means[1:]), statistics.median(spreads)
     if spread < limit("RLH012", "spread") * abs(start):
         return None
-    error = _noise(view.measure("reward")) * math.sqrt(2 / size)
+    deviation = _noise(view.measure("reward"))
+    error = deviation * math.sqrt(2 / size)
     errors = (best - start) / error if error else math.inf if best > start else None
-    return _Rewards(start, best, (best - start) / spread, errors)
+    late = statistics.fmean(value for _, value in points[len(points) // 2 :])
+    late_error = deviation * math.sqrt(1 / size + 1 / (len(points) - len(points) // 2))
+    most = (late - start + late_error) / spread
+    return _Rewards(start, best, (best - start) / spread, errors, most)
 
 
 def _noise(rewards: Sequence[float]) -> float:
@@ -73,7 +79,7 @@ def _noise(rewards: Sequence[float]) -> float:
 def _stays(view: HistoryView) -> _Rewards | None:
     """The rewards, if no later part of the training has gained anything."""
     rewards = _rewards(view)
-    if rewards is None or rewards.gain >= limit("RLH012", "gain"):
+    if rewards is None or max(rewards.gain, rewards.most) >= limit("RLH012", "gain"):
         return None
     is_noise_known = len(view.measure("reward")) >= _NOISY
     return None if is_noise_known and not _is_by_chance(rewards) else rewards
