@@ -43,7 +43,7 @@ def _rewards(view: HistoryView) -> _Rewards | None:
     Rewards that differ little, for their size, may be as good as they can be.
     """
     points, total = view.history.measures.get("reward", ()), view.facts.total_steps
-    # that of a whole batch is larger than that of its groups, and better than none
+    # a whole batch has a larger deviation than its groups, which is better than none
     deviations = view.measure("reward_spread") or view.measure("reward_deviation")
     spreads = [spread for spread in deviations if spread > 0]
     is_over = total is not None and view.updates >= limit("RLH012", "share") * total

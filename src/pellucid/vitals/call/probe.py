@@ -93,7 +93,7 @@ class CallProbe:
         self._add("the paid targets", self._read_targets)
         rows = partial(target_rows.measure, arguments, *self._tokens_and_targets())
         self._add("targets.shared", rows)
-        self._add("call.hidden", self._read_mask)
+        self._add("call.hidden", partial(text_rows.hidden_tokens, arguments))
         if call.ids is not None and call.ids.ndim == 2:
             targets = None if call.paid is None else call.paid.all
             self._add("batch.*", partial(text_rows.measure, arguments, call.ids, targets))
@@ -125,11 +125,6 @@ class CallProbe:
         if paid is not None:
             signs |= paid.signs()
         return signs
-
-    def _read_mask(self) -> dict[str, float]:
-        """Whether the mask of padding hides tokens and shows padding."""
-        share = text_rows.hidden_tokens(self._call.arguments)
-        return {} if share is None else {"call.hidden": share}
 
     # ---- other inputs, other outputs
 
