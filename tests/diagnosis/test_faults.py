@@ -15,6 +15,7 @@ OF_CALLS = {
     "ATT009",
     "ATT010",
     "ATT011",
+    "ATT012",
     *(f"DAT0{number}" for number in range(13, 25)),
     "DAT030",
     "DAT031",

@@ -57,6 +57,18 @@ def agreeing(share: float, history: History) -> History:
     return replace(history, signs={"answers.agreement": (Reading(1, share, "calm"),)})
 
 
+def drawn(surplus: float, temperature: float) -> History:
+    """A policy whose first answers are so much likelier to it than its own would be."""
+    history = policy(0.5, 0.6, 0.7, 0.8)
+    signs = {"answers.surplus": surplus, "logits.temperature": temperature}
+    return replace(history, signs={id: (Reading(1, value, "calm"),) for id, value in signs.items()})
+
+
+def apart(distance: float, history: History) -> History:
+    """The same training, with its distance from the reference in each update."""
+    return replace(history, measures=history.measures | {"kl": points([distance] * 4, gap=1)})
+
+
 def weighed(explained: float, first: float) -> History:
     """Pairs that weigh unevenly before the first update, of a loss that is no constant."""
     signs = {"paired": 1.0, "uneven": 0.9, "weight": 0.02, "explained": explained}
@@ -91,6 +103,21 @@ FAULTS: dict[str, tuple[str, History]] = {
         "RLH012",
         policy(0.5, 0.51, 0.49, 0.5, columns={"cut_off": 0.95, "equal_groups": 0.1}),
     ),
+    "advantages of other rows": ("RLH013", agreeing(0.5, policy(0.5, 0.51, 0.49, 0.5))),
+    "a reward that stays, with noise": ("RLH012", policy(*[0.5, 0.54, 0.46, 0.51] * 5)),
+    "far from the reference at once": (
+        "REF001",
+        apart(4.0, policy(0.5, 0.6, 0.7, 0.8)),
+    ),
+    "pairs across prompts": ("PRF009", pairs(DROPOUT, {"pairs": 8.0, "split": 1.0})),
+    "answers from another temperature": ("RLH009", drawn(-2.0, 1.0)),
+    "a sum against a mean": ("PRF010", pairs(DROPOUT, {"pairs": 8.0, "units": 1.0})),
+    "all answers are called good": (
+        "PRF003",
+        replace(
+            pairs(DROPOUT, {}), measures={"chosen_reward": points([0.1] * 4), "kl": points([0.0])}
+        ),
+    ),
     "weights of pairs that nothing explains": ("REF001", weighed(0.4, 0.27)),
     "pairs turned round": ("LOS009", pairs(TURNED, {"paired": 1.0})),
     "few pairs": ("DAT021", pairs([0.69, *[0.1] * 59], {"paired": 1.0}, known_rows=KNOWN)),
@@ -113,6 +140,15 @@ HEALTHY: dict[str, History] = {
     ),
     "better answers are raised": agreeing(1.0, policy(0.5, 0.6, 0.7, 0.8)),
     "rewards of rows in another order": agreeing(0.5, policy(0.5, 0.6, 0.7, 0.8)),
+    "rewards of rows in another order, though they rise slowly": agreeing(
+        0.5, policy(*[0.5 + 0.002 * i for i in range(20)])
+    ),
+    "a small rise that is no chance": policy(*[0.5 + 0.002 * i for i in range(20)]),
+    "a distance of the usual size": apart(0.1, policy(0.5, 0.6, 0.7, 0.8)),
+    "a distance that grows": policy(0.5, 0.6, 0.7, 0.8, columns={"kl": 2.0}),
+    "answers of the policy": drawn(-0.2, 1.0),
+    "a high temperature, in the loss too": drawn(-2.0, 2.0),
+    "pairs of one prompt": pairs(DROPOUT, {"pairs": 8.0, "split": 0.5}),
     "a usual temperature": policy(0.5, 0.6, 0.7, 0.8, columns={"temperature": 0.7}),
     "pairs without a reference": weighed(0.99, 0.47),
     "pairs that are weighed by data": weighed(0.4, 0.69),

@@ -8,13 +8,8 @@ from typing import Any
 import pytest
 
 from pellucid.diagnosis.causes.history_view import HistoryView
-from pellucid.diagnosis.causes.rates import (
-    motionless_model,
-    no_warm_up,
-    sudden_rise,
-    too_high,
-    too_low,
-)
+from pellucid.diagnosis.causes.rates import no_warm_up, sudden_rise, too_high, too_low
+from pellucid.diagnosis.causes.standstill import motionless_model
 from pellucid.diagnosis.finding import limit
 from pellucid.vitals import Mark
 from support.courses import GUESSING, but, curve, flat
@@ -142,5 +137,20 @@ def test_weights_that_stand_still_are_named_if_the_loss_does(
 ) -> None:
     mark = Mark(n_seen=40, n_seeable=40, first=1, values=[stride] * 40, steps=[*range(1, 41)])
     history = but(losses=curve(0.69, end, 100), facts={"vocab_size": None})()
+    candidate = motionless_model(HistoryView(replace(history, marks={"stride": mark})))
+    assert (candidate is not None) == is_named
+
+
+@pytest.mark.parametrize(
+    ("stride", "kl", "is_named"),
+    [(1e-7, None, True), (1e-3, 1e-8, True), (1e-3, 1e-3, False), (1e-5, None, False)],
+)
+def test_a_loss_that_falls_by_chance_needs_weights_or_predictions_that_are_stiller(
+    stride: float, kl: float | None, *, is_named: bool
+) -> None:
+    mark = Mark(n_seen=40, n_seeable=40, first=1, values=[stride] * 40, steps=[*range(1, 41)])
+    losses = [(step, 3.0 + 0.2 * (-1) ** step - 0.1 * step / 100) for step in range(1, 101)]
+    signs = {} if kl is None else {"update.kl_forward": (kl, kl)}
+    history = but(losses=losses, signs=signs, facts={"vocab_size": None})()
     candidate = motionless_model(HistoryView(replace(history, marks={"stride": mark})))
     assert (candidate is not None) == is_named

@@ -139,6 +139,14 @@ def test_a_column_minus_a_row_pulls_all_outputs_to_one_number() -> None:
     assert share_of_one_number(row_loss, lambda y: y) == 0
 
 
+def test_outputs_that_are_all_raised_without_end_have_no_number() -> None:
+    def raise_all(outputs: Tensor, labels: Tensor) -> Tensor:
+        scores = 0.02 * outputs[:, 0] + labels.mean()
+        return F.binary_cross_entropy_with_logits(scores, torch.ones_like(scores))
+
+    assert share_of_one_number(raise_all, lambda y: y) == 0
+
+
 def test_a_constant_target_of_a_critic_is_meant() -> None:
     assert share_of_one_number(row_loss, torch.ones_like) == 0
     assert share_of_one_number(row_loss, lambda y: torch.full_like(y, float(y[0] > 0))) == 0

@@ -208,3 +208,27 @@ def test_weights_that_an_optimiser_takes_up_later_have_gradients_of_its_steps() 
     whole, grown = norms(watched(still)), norms(watched(growing))
     assert grown[1] != pytest.approx(whole[1], rel=1e-5)  # the first optimiser's stood for it
     assert grown[5] == pytest.approx(whole[5], rel=1e-5)
+
+
+class Sides(nn.Module):
+    """Two matrices, of which the second has no part in the output, as an expert without tokens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.used = nn.Linear(4, 4)
+        self.idle = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.used(x) + 0 * self.idle(x)
+
+
+def test_a_matrix_without_a_gradient_is_not_the_one_that_moves_least() -> None:
+    torch.manual_seed(0)
+    model = Sides()
+    optimiser = torch.optim.RMSprop(model.parameters(), lr=1e-2)
+    with watch(model, optimiser, max_overhead=None) as w:
+        for _ in range(STEPS):
+            model(torch.randn(8, 4)).square().mean().backward()
+            optimiser.step()
+            optimiser.zero_grad()
+    assert value(w, "update.ratio_low") > 0

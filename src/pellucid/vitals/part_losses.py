@@ -11,6 +11,7 @@ from torch import Tensor
 
 from pellucid.training import silently
 from pellucid.vitals.async_metrics import AsyncMetrics, Column
+from pellucid.vitals.call.reward_order import REWARDS
 from pellucid.vitals.record import Record
 from pellucid.vitals.taps.first_batch import MAX_LOSSES, FirstBatch
 
@@ -37,7 +38,7 @@ class Losses:
         self._losses.append(as_mean(number) if isinstance(number, Tensor) else float(number))
 
     def log(self, numbers: Mapping[str, Tensor | float], metrics: AsyncMetrics) -> None:
-        """Record numbers that the loop passes by name.
+        """Record numbers that the loop passes by name, and how far apart rewards are.
 
         Args:
             numbers: The numbers; of a tensor, the mean counts.
@@ -45,6 +46,8 @@ class Losses:
         """
         for name, value in numbers.items():
             metrics.record(_LOGGED + name, partial(as_mean, value))
+            if name in REWARDS and isinstance(value, Tensor) and value.numel() > 1:
+                metrics.record(f"{_LOGGED}{name}/deviation", partial(_deviation, value))
 
     def end_update(self, step: int, first_batch: FirstBatch | None) -> None:
         """Keep the loss of a finished update, if it has one.
@@ -101,6 +104,12 @@ def as_mean(value: Tensor | float) -> Tensor:
         return value.detach().clone()  # the loop may write to its loss
     with silently():
         return value.detach().float().mean()
+
+
+def _deviation(values: Tensor) -> Tensor:
+    """The standard deviation of several numbers."""
+    with silently():
+        return values.detach().float().std(correction=0)
 
 
 def _to_host(value: Tensor | float) -> Tensor | float:

@@ -92,8 +92,10 @@ class Updates:
             parameter, old_weights = self._anatomy.parameters[name], weights[name]
             change = (sample(self._anatomy.read(parameter)) - old_weights).float()
             ratio = rms(change) / rms(old_weights.float()).clamp(min=1e-30)
-            # matrices that began at zero (adapters, outputs) have no size to compare with
-            ratios.append(torch.full_like(ratio, NO_VALUE) if name in from_zero else ratio)
+            # matrices that began at zero (adapters, outputs) have no size to compare with; without
+            # a gradient nothing has to move, such as an expert that no token went to
+            has_no_ratio = (ratio == 0) & ~gradient.any() | (name in from_zero)
+            ratios.append(torch.where(has_no_ratio, NO_VALUE, ratio))
             optimiser, group = groups.get(id(parameter), _NO_GROUP)
             read = self._anatomy.read
             step = Step(parameter, old_weights, gradient, change, optimiser, group, read)

@@ -94,7 +94,8 @@ def reading(n: int, weight: float, surplus: float = torch.nan) -> RowReadings:
 def test_side_that_is_longer_is_counted_pair_by_pair() -> None:
     calls = [padded(CHOSEN, left=False), padded(REJECTED, left=True)]
     signs = compare_pairs(calls, {0: reading(8, 1.0), 1: reading(8, -1.0)})
-    assert signs == {"answers.longer": 6.5 / 8, "answers.first": 1.0, "answers.pairs": 8.0}
+    sides = {"answers.longer": 6.5 / 8, "answers.first": 1.0, "answers.split": 0.0}
+    assert signs == sides | {"answers.pairs": 8.0, "answers.matched": 1.0}
     assert compare_pairs(calls, {0: reading(5, 1.0), 1: reading(5, -1.0)}) == {}
 
 
@@ -105,6 +106,17 @@ def test_answers_that_are_raised_though_they_come_second_and_are_strange_are_cou
     signs = compare_pairs([padded(both, left=False)], one_call)
     assert (signs["answers.first"], signs["answers.stranger"]) == (0.0, 1.0)
     assert signs["answers.gap"] == 2.25
+
+
+@pytest.mark.parametrize(
+    ("sides", "share"), [([1, -1], 0.0), ([1, 1, -1, -1], 1.0), ([-1, 1, 1, -1], 0.0)]
+)
+def test_pairs_that_are_compared_across_prompts_are_counted(sides: list[int], share: float) -> None:
+    prompts = [[1, 10 + place, 20 + place, 30 + place, 40 + place] for place in range(8)]
+    rows = [row for prompt in prompts for row in pair(prompt, [7, 8], [5])]
+    weights = torch.tensor(sides * (len(rows) // len(sides))).float()
+    one_call = {0: RowReadings(torch.arange(len(rows)), weights, weights)}
+    assert compare_pairs([padded(rows, left=True)], one_call)["answers.split"] == share
 
 
 @pytest.mark.parametrize(("tiled", "expected"), [(True, {"answers.mixed": 1.0}), (False, {})])

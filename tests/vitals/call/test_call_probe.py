@@ -345,19 +345,29 @@ def test_odd_but_healthy_call_is_passed_in_silence(name: str) -> None:
     assert "call.inputs" in {sign.id for sign in w.signs}  # it was looked at
 
 
+def hidden_share(ids: Tensor, mask: Tensor, sign: str = "call.hidden") -> float | None:
+    call = Call((), {"input_ids": ids, "attention_mask": mask})
+    return hidden_tokens(Arguments(call, "input_ids", mask="attention_mask")).get(sign)
+
+
 def test_mask_that_shows_only_padding_is_turned_round() -> None:
     ids = rows(0, TIME)
     ids[:3, -5:] = 0
-
-    def hidden(mask: Tensor) -> float | None:
-        call = Call((), {"input_ids": ids, "attention_mask": mask})
-        return hidden_tokens(Arguments(call, "input_ids", mask="attention_mask"))
-
     real = (ids != 0).long()
-    assert hidden(real) == 0
-    assert hidden(1 - real) == 1  # the row without padding shows nothing
-    assert hidden(real.roll(1, 0)) == 0
-    assert hidden(real * 2.0) is None
+    assert hidden_share(ids, real) == 0
+    assert hidden_share(ids, 1 - real) == 1  # the row without padding shows nothing
+    assert hidden_share(ids, real.roll(1, 0)) == 0
+    assert hidden_share(ids, real * 2.0) is None
+
+
+def test_mask_that_hides_text_before_other_text_is_told_from_padding() -> None:
+    ids = torch.arange(1, 4 * TIME + 1).view(4, TIME)
+    answers = (torch.arange(TIME) >= TIME // 2).long().expand(4, TIME)
+    assert hidden_share(ids, answers, "call.hidden_text") == 1
+    assert hidden_share(ids, 1 - answers, "call.hidden_text") == 0  # behind the end is no text
+    padded = ids.masked_fill(answers == 0, 0)
+    assert hidden_share(padded, answers, "call.hidden_text") == 0
+    assert hidden_share(ids, torch.ones_like(ids), "call.hidden_text") == 0
 
 
 def test_weights_too_small_for_tokens_to_meet_say_nothing_of_a_mask() -> None:

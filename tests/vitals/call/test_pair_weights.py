@@ -6,7 +6,12 @@ import math
 
 import pytest
 
-from pellucid.vitals.call.pair_weights import PaidAnswer, explain_weights, rank_correlation
+from pellucid.vitals.call.pair_weights import (
+    PaidAnswer,
+    differ_in_unit,
+    explain_weights,
+    rank_correlation,
+)
 
 LOG_PS = [(-20.0, -26.0), (-31.0, -22.0), (-12.0, -13.0), (-25.0, -37.0), (-8.0, -30.0)]
 LOG_PS += [(-16.0, -9.0), (-40.0, -41.5), (-22.0, -18.0)]
@@ -48,6 +53,25 @@ def test_another_reference_explains_nothing() -> None:
     ratios = (3.0, -20.0, 9.0, 2.0, -14.0, 11.0, 25.0, -9.0)
     margins = [a - b - ratio for (a, b), ratio in zip(LOG_PS, ratios, strict=True)]
     assert measured([sigmoid(-0.1 * margin) for margin in margins])["answers.explained"] < 0.9
+
+
+@pytest.mark.parametrize(
+    ("means", "expected"),
+    [((True, False), 1.0), ((False, True), 1.0), ((True, True), 0.0), ((False, False), 0.0)],
+)
+def test_a_sum_that_is_compared_with_a_mean_is_told(
+    means: tuple[bool, bool], expected: float
+) -> None:
+    pairs = [
+        tuple(
+            PaidAnswer(sigmoid(-margin) / (n if is_mean else 1), -9.0, n)
+            for n, is_mean in zip(lengths, means, strict=True)
+        )
+        for margin, lengths in enumerate(LENGTHS)
+    ]
+    assert differ_in_unit(pairs) == {"answers.units": expected}  # pyright: ignore[reportArgumentType]
+    alike = [(PaidAnswer(0.05, -9.0, 4), PaidAnswer(0.0125, -9.0, 4))] * 8
+    assert differ_in_unit(alike) == {"answers.units": 0.0}
 
 
 def test_unknown_log_p_and_few_pairs_say_nothing() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pellucid.diagnosis.causes.candidate import Candidate, Cause, Comparison, goes_badly, suspect
 from pellucid.diagnosis.causes.history_view import HistoryView
+from pellucid.diagnosis.causes.rates import starts_hot
 from pellucid.diagnosis.finding import limit
 
 
@@ -116,6 +117,8 @@ def collapsed_router(view: HistoryView) -> Candidate | None:
         return None
     return suspect(
         "ARC015",
+        # steps that tear at all weights throw a router into a corner too
+        0.55 if starts_hot(view) else None,
         evenness=view.last("experts.evenness"),
         unused=view.last("experts.unused"),
         place=first.place,

@@ -61,7 +61,10 @@ def underflow(view: HistoryView) -> Candidate | None:
     is_half = "float16" in (view.facts.precision, view.facts.weights)
     # rounding leaves a few; without any the loss itself is weighed by 0
     is_all = zeros is not None and zeros.value == 1
-    if is_all and not any(view.losses[:_AT_REST]) and len(view.losses) >= _AT_REST:
+    # the loss of a policy is 0 by design, and its gradient is when it has learnt all
+    is_from_start = all(reading.value == 1 for reading in view.readings("gradient.zeros"))
+    is_at_rest = not any(view.losses[:_AT_REST]) and len(view.losses) >= _AT_REST
+    if is_all and is_from_start and is_at_rest:
         return suspect("RLH001/zero", loss=0.0, step=view.steps[0])
     if zeros is not None and not view.facts.frozen and (is_half or not is_all):
         return suspect("NUM009", zeros=zeros.value, step=zeros.step)

@@ -5,7 +5,9 @@ A gain is measured in standard deviations of the rewards within a group: their u
 
 from __future__ import annotations
 
+import math
 import statistics
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect
@@ -16,12 +18,23 @@ from pellucid.diagnosis.finding import limit
 _PARTS = 4
 
 
+#: The noise of rewards is known from so many rows on.
+_NOISY = 8
+
+
 class _Rewards(NamedTuple):
-    """The mean rewards at the start and at their best later, and the gain in deviations."""
+    """The mean rewards at the start and at their best later, and the gain.
+
+    The gain is in deviations of single rewards, and in standard errors as the noise from row to row
+    tells them; the latter is None without noise. `most` is what the second half may have gained, in
+    deviations: what it has, and a standard error.
+    """
 
     start: float
     best: float
     gain: float
+    errors: float | None
+    most: float
 
 
 def _rewards(view: HistoryView) -> _Rewards | None:
@@ -30,7 +43,9 @@ def _rewards(view: HistoryView) -> _Rewards | None:
     Rewards that differ little, for their size, may be as good as they can be.
     """
     points, total = view.history.measures.get("reward", ()), view.facts.total_steps
-    spreads = [spread for spread in view.measure("reward_spread") if spread > 0]
+    # a whole batch has a larger deviation than its groups, which is better than none
+    deviations = view.measure("reward_spread") or view.measure("reward_deviation")
+    spreads = [spread for spread in deviations if spread > 0]
     is_over = total is not None and view.updates >= limit("RLH012", "share") * total
     if not view.facts.on_rewards or not is_over or len(points) < _PARTS or not spreads:
         return None
@@ -46,21 +61,44 @@ def _rewards(view: HistoryView) -> _Rewards | None:
     start, best, spread = part_means[0], max(part_means[1:]), statistics.median(spreads)
     if spread < limit("RLH012", "spread") * abs(start):
         return None
-    return _Rewards(start, best, (best - start) / spread)
+    deviation = _noise(view.measure("reward"))
+    error = deviation * math.sqrt(2 / size)
+    errors = (best - start) / error if error else math.inf if best > start else None
+    late = statistics.fmean(value for _, value in points[len(points) // 2 :])
+    late_error = deviation * math.sqrt(1 / size + 1 / (len(points) - len(points) // 2))
+    most = (late - start + late_error) / spread
+    return _Rewards(start, best, (best - start) / spread, errors, most)
+
+
+def _noise(rewards: Sequence[float]) -> float:
+    """The standard deviation of single rows, around any line: a steady rise has none."""
+    bends = [abs(a - 2 * b + c) for a, b, c in zip(rewards, rewards[1:], rewards[2:], strict=False)]
+    return 1.4826 * statistics.median(bends) / math.sqrt(6) if bends else 0.0
 
 
 def _stays(view: HistoryView) -> _Rewards | None:
     """The rewards, if no later part of the training has gained anything."""
     rewards = _rewards(view)
-    if rewards is None or rewards.gain >= limit("RLH012", "gain"):
+    if rewards is None or max(rewards.gain, rewards.most) >= limit("RLH012", "gain"):
         return None
-    return rewards
+    is_noise_known = len(view.measure("reward")) >= _NOISY
+    return None if is_noise_known and not _is_by_chance(rewards) else rewards
+
+
+def _is_by_chance(rewards: _Rewards) -> bool:
+    """Whether the noise of the rewards explains how far they rose."""
+    return rewards.errors is None or rewards.errors <= limit("RLH012", "errors")
 
 
 def _is_still(view: HistoryView) -> bool:
-    """Whether the rewards neither rise nor fall: what does not move can do neither."""
-    rewards = _stays(view)
-    return rewards is not None and rewards.gain > -limit("RLH012", "gain")
+    """Whether the rewards neither fall nor rise but by chance: what does not move can do neither.
+
+    The best of several parts is above the first one by chance, too.
+    """
+    rewards = _rewards(view)
+    if rewards is None or rewards.gain <= -limit("RLH012", "gain"):
+        return False
+    return _stays(view) is not None or (rewards.errors is not None and _is_by_chance(rewards))
 
 
 def flat_reward(view: HistoryView) -> Candidate | None:
@@ -134,6 +172,19 @@ def turned_advantages(view: HistoryView) -> Candidate | None:
     return suspect("RLH003/sign", share=share, agreement=agreement, step=0)
 
 
+def unrelated_advantages(view: HistoryView) -> Candidate | None:
+    """A first gradient that follows neither the rewards nor their opposite, and rewards that stay.
+
+    By lot, the better of two answers is raised in half of the comparisons.
+    """
+    agreement, rewards = view.first("answers.agreement"), _stays(view)
+    if agreement is None or rewards is None:
+        return None
+    if not limit("RLH003", "agreement") < agreement < limit("RLH013", "agreement"):
+        return None
+    return suspect("RLH013", agreement=agreement, gain=rewards.gain, step=0)
+
+
 def climbing(view: HistoryView) -> Candidate | None:
     """Rewards that stay or fall, under an optimiser that climbs: a policy's loss is to fall."""
     rewards = _stays(view)
@@ -149,5 +200,6 @@ CAUSES: tuple[Cause, ...] = (
     frozen_policy,
     cold_policy,
     turned_advantages,
+    unrelated_advantages,
     climbing,
 )

@@ -78,6 +78,18 @@ def no_difference(view: HistoryView) -> Candidate | None:
     return suspect("PRF003", n=len(rows), margin=0.0)
 
 
+def one_side(view: HistoryView) -> Candidate | None:
+    """Answers that are all called good: a tool that logs each kind has logged one.
+
+    Of answers that are judged alone (KTO), there are columns of those that a batch has.
+    """
+    rewards, is_of_kto = view.measure("chosen_reward"), bool(view.measure("kl"))
+    others = view.measure("rejected_reward") or view.measure("margin")
+    if len(rewards) < _LEAST_ROWS or others or not is_of_kto or view.first("answers.lowered"):
+        return None
+    return suspect("PRF003/one side", n=len(rewards), reward=rewards[-1])
+
+
 def short_answers(view: HistoryView) -> Candidate | None:
     """Pairs of which many are one text twice, and most of the others differ by one token.
 
@@ -102,24 +114,6 @@ def rejected_wins(view: HistoryView) -> Candidate | None:
         return None
     key = "PRF004/falling loss" if (view.end or _COIN) < _COIN else "PRF004"
     return suspect(key, start=start, end=end, accuracy=accuracy, loss=view.end)
-
-
-def swapped_answers(view: HistoryView) -> Candidate | None:
-    """Pairs whose raised answer comes second, or is the one that the model would not write.
-
-    The first rows show both. Tools put chosen answers first; a loop that does not is sound if the
-    model finds its raised answers no stranger.
-    """
-    first, n = view.first("answers.first"), view.first("answers.pairs")
-    stranger, gap = view.first("answers.stranger"), view.first("answers.gap") or 0.0
-    if first is None or n is None or not view.facts.on_preferences:
-        return None
-    is_strange = stranger is not None and stranger >= limit("PRF004", "stranger")
-    if is_strange and gap >= limit("PRF004", "gap"):
-        return suspect("PRF004/stranger", share=stranger, gap=gap, n=n, step=0)
-    if first > 1 - limit("PRF004", "stranger") or gap < -limit("PRF004", "gap"):
-        return None
-    return suspect("PRF004/order", first=first, n=n, step=0)
 
 
 def both_unlikely(view: HistoryView) -> Candidate | None:
@@ -217,29 +211,6 @@ def decided_pairs(view: HistoryView) -> Candidate | None:
     return suspect("REF001/pairs", uneven=uneven, loss=start, step=0, severity=severity)
 
 
-def told_by_length(view: HistoryView) -> Candidate | None:
-    """Pairs whose chosen answer is always the longer one, or always the shorter one.
-
-    It is a note, unless the pairs are soon told apart.
-    """
-    longer, n = view.first("answers.longer"), view.first("answers.pairs")
-    if longer is None or n is None or n < limit("PRF008", "pairs"):
-        return None
-    share = max(longer, 1 - longer)
-    if not view.facts.on_preferences or share < limit("PRF008", "share"):
-        return None
-    is_decided = view.end is not None and view.end < limit("PRF008", "loss")
-    return suspect(
-        "PRF008",
-        share=share,
-        n=n,
-        side="chosen" if longer >= share else "rejected",
-        loss=view.end,
-        step=0,
-        severity="warn" if is_decided else None,
-    )
-
-
 def summed_pairs(view: HistoryView) -> Candidate | None:
     """A first loss that is a multiple of ln 2, with a margin of 0."""
     margins = view.measure("margin")
@@ -250,6 +221,9 @@ def summed_pairs(view: HistoryView) -> Candidate | None:
     parts, tolerance = round(first / _COIN), limit("LOS007", "coin") + abs(margins[0]) / 2
     if not 2 <= parts <= limit("LOS007", "parts") or abs(first / _COIN / parts - 1) > tolerance:
         return None
+    # any large number is near a multiple
+    if parts > limit("LOS007", "many") and abs(first / _COIN - parts) > limit("LOS007", "off"):
+        return None
     return suspect("LOS007/pairs", first=first, parts=parts, ratio=first / _COIN, step=0)
 
 
@@ -258,14 +232,13 @@ CAUSES: tuple[Cause, ...] = (
     exactly_a_coin,
     unchanged_answers,
     no_difference,
+    one_side,
     short_answers,
     rejected_wins,
-    swapped_answers,
     both_unlikely,
     too_certain,
     other_start,
     unusual_beta,
     decided_pairs,
-    told_by_length,
     summed_pairs,
 )

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-import statistics
 from typing import Any
 
 from pellucid.diagnosis.causes.candidate import Candidate, suspect
 from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.finding import limit
 
-#: A smaller distance of two predictions in single precision may be rounding.
-_ROUNDING = 3e-8
 #: So many values that run away are enough, also while the loss comes down.
 _ENOUGH = 2
 
@@ -109,47 +106,6 @@ def too_low(view: HistoryView) -> Candidate | None:
         return None
     likely = 0.9 if update < least / 2 else 0.7
     return suspect("OPT007", likely, update=update, effective=effective, rate=view.rate, step=start)
-
-
-def motionless_model(view: HistoryView) -> Candidate | None:
-    """Updates that together cannot have changed the model; on texts, if the loss did not fall.
-
-    The steps' lengths add up at most, and so do the roots of their KLs: to second order KL is half
-    of a squared length. One measured KL gives all of them, because for small steps its root grows
-    with the step, whose size the ledger sees. Adam's steps are seen by their size alone: single
-    precision hides the KL of its smallest ones.
-    """
-    mark, distance = view.history.marks.get("stride"), view.distance
-    readings = view.readings("update.kl_forward")
-    is_tuned = view.facts.on_rewards or view.facts.on_preferences
-    if mark is None or distance is None or len(mark.values) < limit("OPT007", "updates"):
-        return None
-    strides = dict(zip(mark.steps, mark.values, strict=True))
-    if not is_tuned and not _has_flat_loss(view):
-        return None
-    if distance < limit("OPT007", "moved" if is_tuned else "way"):
-        return suspect("OPT007/still", n=view.updates, moved=distance, rate=view.rate)
-    per_stride = [
-        math.sqrt(max(_ROUNDING, reading.value)) / strides[reading.step]
-        for reading in readings
-        if strides.get(reading.step)
-    ]
-    if not per_stride or view.facts.betas is not None or not view.facts.on_rewards:
-        return None
-    bound = (max(per_stride) * distance) ** 2
-    if bound > limit("OPT007", "distance"):
-        return None
-    return suspect("OPT007/policy", n=view.updates, bound=bound, rate=view.rate)
-
-
-def _has_flat_loss(view: HistoryView) -> bool:
-    """Whether the loss is where it began, at the full rate and past the warm-up."""
-    first_loss, rates = statistics.fmean(view.losses[:5] or [0.0]), view.history.rates
-    if view.end is None or view.updates < limit("OPT007", "long") or not rates:
-        return False
-    is_warm = view.warm_up_end < view.updates / 2
-    fall = first_loss - view.end
-    return is_warm and first_loss >= 0 and fall < limit("OPT007", "fall") * min(1.0, first_loss)
 
 
 def sudden_rise(view: HistoryView) -> Candidate | None:
@@ -256,6 +212,5 @@ CAUSES = (
     sudden_rise,
     no_warm_up,
     too_low,
-    motionless_model,
     slow_groups,
 )

@@ -22,6 +22,16 @@ def other_reference(view: HistoryView) -> Candidate | None:
     return suspect("REF001", start=start, step=0, severity=None if start > 0.01 else "warn")
 
 
+def far_start(view: HistoryView) -> Candidate | None:
+    """A distance in the row of the first update, as the loop logs it: no update has made it."""
+    points = view.history.measures.get("kl", ())
+    if not view.facts.on_rewards or not points or points[0][0] > 1:
+        return None
+    if points[0][1] < limit("REF001", "logged"):
+        return None
+    return suspect("REF001/kl", start=points[0][1], step=0, severity="warn")
+
+
 def paid_distance(view: HistoryView) -> Candidate | None:
     """A loss that falls below 0 in proportion to the distance, which it ought to add.
 
@@ -66,6 +76,7 @@ def moving_reference(view: HistoryView) -> Candidate | None:
 
 CAUSES: tuple[Cause, ...] = (
     other_reference,
+    far_start,
     paid_distance,
     shared_reference,
     moving_reference,

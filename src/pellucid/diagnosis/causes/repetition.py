@@ -20,7 +20,9 @@ def same_batch(view: HistoryView) -> Candidate | None:
     if mark is None:
         return None
     key = "DAT001/seen" if all(mark.values) else "DAT001/few"
-    return suspect_mark(key, mark)
+    # drawn answers are learnt from in several passes (PPO), until others are drawn
+    is_drawn_anew = view.facts.on_rewards and mark.share < 1
+    return suspect_mark(key, mark, severity="note" if is_drawn_anew else None)
 
 
 def one_batch_by_its_loss(view: HistoryView) -> Candidate | None:

@@ -51,7 +51,7 @@ def equal_answers(view: HistoryView) -> Candidate | None:
     mark = view.often("copies", limit("RLH001", "share"))
     if mark is None or mark.first > limit("RLH001", "soon"):
         return None
-    severity = _severity_if_it_learns(view)
+    severity = _severity_if_it_learns(view) or _severity_if_they_differ(view)
     return suspect_mark("RLH001/copies", mark, _likely_from_start(mark), severity=severity)
 
 
@@ -135,7 +135,7 @@ def _severity_if_it_learns(view: HistoryView) -> Severity | None:
 
 def _severity_if_they_differ(view: HistoryView) -> Severity | None:
     """A note if answers differ in reward in most groups: then a reward does judge them."""
-    share = view.late("equal_groups")
+    share = _share_without_spread(view)
     return "note" if share is not None and share < limit("RLH002", "equal") else None
 
 
@@ -257,6 +257,16 @@ def length_runs_away(view: HistoryView) -> Candidate | None:
     return suspect("RLH008", start=start, end=end, ratio=end / start, old=old, new=new)
 
 
+def foreign_answers(view: HistoryView) -> Candidate | None:
+    """Answers that the policy would not have drawn, in a loss that does not divide its logits."""
+    surplus, temperature = view.first("answers.surplus"), view.first("logits.temperature")
+    if surplus is None or temperature is None or not view.facts.on_rewards:
+        return None
+    if surplus > -limit("RLH009", "surplus") or abs(temperature - 1) > limit("RLH009", "divided"):
+        return None
+    return suspect("RLH009/drawn", surplus=surplus, gap=-surplus, step=0)
+
+
 def stale_log_ps(view: HistoryView) -> Candidate | None:
     """Ratios of new to old probabilities that are clipped, or far from 1."""
     clipped, ratio = view.late("clipped"), view.late("ratio")
@@ -281,5 +291,6 @@ CAUSES: tuple[Cause, ...] = (
     negative_kl,
     entropy_collapse,
     length_runs_away,
+    foreign_answers,
     stale_log_ps,
 )

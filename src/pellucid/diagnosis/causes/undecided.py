@@ -53,6 +53,16 @@ def only_penalties(view: HistoryView) -> Candidate | None:
     return None if end <= start else suspect("UNK002/penalties", start=start, end=end)
 
 
+def other_advantages(view: HistoryView) -> Candidate | None:
+    """Advantages that follow the rewards no better than by chance, whatever becomes of these."""
+    agreement = view.first("answers.agreement")
+    if agreement is None or not view.facts.on_rewards:
+        return None
+    if not limit("RLH003", "agreement") < agreement < limit("UNK002", "agreement"):
+        return None
+    return suspect("UNK002/advantages", agreement=agreement, step=0)
+
+
 def strange_choices(view: HistoryView) -> Candidate | None:
     """Pairs whose raised answer is the one that the model finds less likely."""
     share, gap, n = (view.first(f"answers.{name}") for name in ("stranger", "gap", "pairs"))
@@ -102,6 +112,7 @@ CAUSES: tuple[Cause, ...] = (
     blind_steps_uphill,
     blind_small_steps,
     only_penalties,
+    other_advantages,
     strange_choices,
     strange_answers,
     shorter_steps,

@@ -122,17 +122,19 @@ def of_gradient(facts: Facts, signs: Mapping[str, tuple[Reading, ...]], losses: 
     """
     if facts.objective is not None:
         return facts
-    is_own, lowers, is_paired = (
+    is_own, lowers, is_paired, is_matched = (
         bool(signs.get(f"answers.{name}", ()) and signs[f"answers.{name}"][0].value)
-        for name in ("own", "lowered", "paired")
+        for name in ("own", "lowered", "paired", "matched")
     )
     if not is_own and not lowers:
         return facts
     early = [value for _, value in losses[:_EARLY]]
     is_coin = bool(early) and abs(early[0] - math.log(2)) < _NEAR_A_COIN
     lowered = signs["answers.lowered"][0].value if lowers else 0.0
-    # a mean over an answer's tokens gives its two answers other weights
-    is_half = is_coin and not is_own and abs(lowered - 0.5) < _HALF
+    # a mean over an answer's tokens gives its two answers other weights, and a loss of pairs with
+    # further terms, or without a reference, costs more than 0 whatever it weighs
+    is_of_pairs = is_coin or (is_matched and min(early, default=0.0) > _NEAR_A_COIN)
+    is_half = is_of_pairs and not is_own and abs(lowered - 0.5) < _HALF
     is_compared = is_paired or is_half
     on_pairs = is_compared and min(early, default=0.0) >= 0 and (is_coin or not is_own)
     objective = "preferences" if on_pairs else "rewards"

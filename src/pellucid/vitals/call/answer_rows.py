@@ -13,12 +13,14 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from pellucid.typed import to_list
-from pellucid.vitals.call.pair_weights import PaidAnswer, explain_weights
+from pellucid.vitals.call.pair_weights import PaidAnswer, differ_in_unit, explain_weights
 
 #: More comparisons of ids than this take too long.
 _MOST = 2**24
 #: Of fewer pairs, one side is the longer, the first or the stranger one by chance.
 _FEWEST_PAIRS = 6
+#: Two answers to one prompt share so many tokens more than answers to other prompts do.
+_PROMPT = 4
 #: Weights of one group add up to no more than this share of their sizes, in half precision.
 _CENTRED = 0.02
 #: Rows of a later call come after all of an earlier one.
@@ -98,7 +100,8 @@ def compare_pairs(
     several, the nearest. `answers.longer` is the share of raised answers that are longer (a pair of
     one length counts half). `answers.first` is the share that comes before its partner, and
     `answers.stranger` the share that surprises the model more; `answers.gap` is the median of this
-    surprise, in nats a token.
+    surprise, in nats a token. `answers.split` is the share of raised answers whose prompt another
+    raised answer has, and no lowered one. `answers.matched` is 1 if each has a partner of its own.
 
     Args:
         calls: The rows of each call.
@@ -126,12 +129,15 @@ def compare_pairs(
         "answers.longer": fmean(0.5 * (1 + _sign(len(a.ids) - len(b.ids))) for a, b in pairs),
         "answers.first": fmean(a.place < b.place for a, b in pairs),
         "answers.pairs": float(len(pairs)),
+        "answers.matched": float(len({b.place for _, b in pairs}) == len(pairs)),
+        "answers.split": _split([_lead(a, raised) - _shared(a.ids, b.ids) for a, b in pairs]),
     }
     gaps = [b.surplus - a.surplus for a, b in pairs if math.isfinite(b.surplus - a.surplus)]
     if len(gaps) >= _FEWEST_PAIRS:
         signs["answers.stranger"] = fmean(gap > 0 for gap in gaps)
         signs["answers.gap"] = median(gaps)
-    return signs | explain_weights([(a.paid, b.paid) for a, b in pairs])
+    paid_pairs = [(a.paid, b.paid) for a, b in pairs]
+    return signs | explain_weights(paid_pairs) | differ_in_unit(paid_pairs)
 
 
 def _sides(calls: Sequence[MaskedIds], readings: Mapping[int, RowReadings]) -> Tensor:
@@ -153,6 +159,17 @@ def _partner(answer: _Answer, others: Sequence[_Answer]) -> _Answer:
         return _shared(answer.ids, other.ids), -abs(distance), distance > 0
 
     return max(others, key=likeness)
+
+
+def _lead(answer: _Answer, raised: Sequence[_Answer]) -> int:
+    """The longest start that it shares with another raised answer."""
+    others = (_shared(answer.ids, other.ids) for other in raised if other is not answer)
+    return max(others, default=0)
+
+
+def _split(leads: Sequence[int]) -> float:
+    """The share of answers that share more with their own side; 0 if it is by a few tokens."""
+    return fmean(lead > 0 for lead in leads) if median(leads) >= _PROMPT else 0.0
 
 
 def _shared(first: Tensor, second: Tensor) -> int:

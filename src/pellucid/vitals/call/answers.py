@@ -186,6 +186,9 @@ class Answers:
             signs["answers.alike"] = self._alike
         if self._paid_prompts is not None:
             signs["answers.prompts"] = self._paid_prompts
+        if self._is_own and self._rows:
+            surplus = torch.cat([reading.surplus for reading in self._rows.values()]).nanmean()
+            signs |= {"answers.surplus": float(surplus)} if bool(surplus.isfinite()) else {}
         if self._prompts is not None and 0 in self._rows:
             signs |= mixed_groups(self._prompts, self._rows[0])
         if self.rewards is not None and self._weights:
@@ -201,7 +204,9 @@ class Answers:
             return signs
         signs["answers.lowered"] = len(lowered) / len(all_weights)
         signs["answers.paired"] = paired(raised, lowered)
-        if signs["answers.paired"]:
+        # a mean over each answer's tokens gives the two of a pair other weights
+        is_half = len(raised) == len(lowered) and not self._is_own
+        if signs["answers.paired"] or is_half:
             signs |= pair_signs(texts, self._rows) | compare_pairs(texts, self._rows)
         if self._weights:
             sizes = all_weights.abs()

@@ -22,6 +22,8 @@ from pellucid.vitals.call.place_weights import easiness, evenness, own_share, po
 _PLACES, _FEWEST = 512, 8
 #: Of the gradient's negative part, at least so much is the target's if it is one token.
 _ONE_TARGET = 0.5
+#: From this share of places with one target on, a place without a gradient is not paid for.
+_NAMED = 0.9
 #: A straight line has to explain so much of the gradient by p for a smoothing to be read off it.
 _LINE = 0.99
 #: Of the gradient's negative part, at least so much is the target's if nothing is smoothed.
@@ -78,6 +80,11 @@ class PaidTargets:
     evenness: float | None = None
     nats: float | None = None
     reshaped: float | None = None
+
+    @property
+    def names_targets(self) -> bool:
+        """Whether the gradient pulls to one target at nearly all places that are paid for."""
+        return (self.single or 0.0) > _NAMED
 
     def signs(self) -> dict[str, float]:
         """The numbers that are known, by the ids of their signs."""

@@ -75,6 +75,30 @@ def explain_weights(pairs: Sequence[tuple[PaidAnswer, PaidAnswer]]) -> dict[str,
     return {"answers.explained": max(0.0, *explained)}
 
 
+def differ_in_unit(pairs: Sequence[tuple[PaidAnswer, PaidAnswer]]) -> dict[str, float]:
+    """Whether the loss takes log P of one side's answers as it is, and of the other side's a mean.
+
+    Both answers of a pair have one weight, whatever the margin is: each token of a sum has all of
+    it, and each token of a mean over n tokens one n-th. `answers.units` is 1 if one side is a sum
+    and the other a mean, and 0 if both are the same, or lengths differ too little to tell.
+
+    Args:
+        pairs: Raised answers, each with its lowered one.
+    """
+    readable_pairs = [pair for pair in pairs if all(paid.is_known for paid in pair)]
+    if len(readable_pairs) < _FEWEST or any(b.weight <= 0 for _, b in readable_pairs):
+        return {}
+    in_sums, in_means, mean_of_raised, mean_of_lowered = (
+        _unevenness(
+            [a.weight * a.n_tokens**m / (b.weight * b.n_tokens**n) for a, b in readable_pairs]
+        )
+        <= _EQUAL
+        for m, n in ((0, 0), (1, 1), (1, 0), (0, 1))
+    )
+    is_mixed = mean_of_raised or mean_of_lowered
+    return {"answers.units": float(is_mixed and not (in_sums or in_means))}
+
+
 def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float:
     """The correlation of the ranks of two rows of numbers (Spearman); 0 if one is constant."""
     a, b = _ranks(first), _ranks(second)

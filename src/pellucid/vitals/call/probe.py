@@ -92,7 +92,7 @@ class CallProbe:
         self._add("the paid targets", self._read_targets)
         rows = partial(target_rows.measure, arguments, *self._tokens_and_targets())
         self._add("targets.shared", rows)
-        self._add("call.hidden", self._read_mask)
+        self._add("the mask of padding", self._read_mask)
         if call.ids is not None and call.ids.ndim == 2:
             targets = None if call.paid is None else call.paid.all
             self._add("batch.*", partial(text_rows.measure, arguments, call.ids, targets))
@@ -123,13 +123,10 @@ class CallProbe:
         return signs
 
     def _read_mask(self) -> dict[str, float]:
-        """Whether the mask of padding hides tokens and shows padding."""
-        arguments = self._call.arguments
-        shares = {
-            "call.hidden": text_rows.hidden_tokens(arguments),
-            "call.misfit": misfit(arguments),
-        }
-        return {id: share for id, share in shares.items() if share is not None}
+        """Whether the mask of padding fits its rows, hides tokens and shows padding."""
+        share = misfit(self._call.arguments)
+        signs = {} if share is None else {"call.misfit": share}
+        return signs | text_rows.hidden_tokens(self._call.arguments)
 
     # ---- other inputs, other outputs
 

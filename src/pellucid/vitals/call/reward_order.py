@@ -15,12 +15,12 @@ _FEWEST = 8
 #: Advantages, or rewards, that differ by less than this share of their size are equal.
 _EQUAL = 1e-3
 #: A loop passes the reward of each answer by one of these names.
-_NAMES = ("reward", "rewards", "train/reward", "train/rewards")
+REWARDS = ("reward", "rewards", "train/reward", "train/rewards")
 
 
 def rows_of_rewards(numbers: Mapping[str, Tensor | float]) -> Tensor | None:
     """The rewards of several answers among the numbers that a loop passes; None without them."""
-    for name in _NAMES:
+    for name in REWARDS:
         value = numbers.get(name)
         if isinstance(value, Tensor) and value.numel() > 1 and not value.is_complex():
             return value.detach().flatten()

@@ -16,8 +16,6 @@ from pellucid.vitals.call.text_rows import various
 _FEWEST, _FEWEST_TOKENS = 2, 4
 #: A mean of fewer tokens says nothing.
 _FEWEST_PLACES = 16
-#: From this share of places with one target on, a place without a gradient is not paid for.
-_NAMED_SHARE = 0.9
 
 
 def measure(
@@ -56,7 +54,7 @@ def unpaid_rows(arguments: Arguments, paid: PaidTargets | None) -> float | None:
     labels = arguments.tensor(arguments.labels)
     if labels is not None and labels.ndim == 2 and not labels.is_floating_point():
         return float((labels < 0).all(1).double().mean())
-    if labels is None and paid is not None and (paid.single or 0.0) > _NAMED_SHARE:
+    if labels is None and paid is not None and paid.names_targets:
         return float((paid.all == IGNORED).all(1).double().mean())
     return None
 

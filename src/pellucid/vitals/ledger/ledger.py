@@ -275,17 +275,17 @@ class Ledger:
             page.pulls[place] = torch.stack(events.pulls).mean(0)
         if not isinstance(self._fresh, int) or self._fresh:
             page.fresh[place] = self._fresh
-        page.texts[place] = None if self._batches is None else self._batches.rows()
-        ids, labels = (None, None) if self._batches is None else self._batches.latest()
-        page.masks[place] = None if ids is None else masked_places(ids, labels)
-        kin = None if self._batches is None else self._batches.kinship()
-        if kin is not None:
-            events.kin.append(kin)
-        answers = None if self._batches is None else self._batches.count_answers()
-        if answers is not None:
-            events.answers = answers if events.answers is None else events.answers + answers
-        page.labelled[place] = events.labelled
-        classes = None if self._batches is None else self._batches.class_range()
+        page.labelled[place], classes = events.labelled, None
+        page.texts[place] = page.masks[place] = None
+        if self._batches is not None:
+            page.texts[place] = self._batches.rows()
+            ids, labels = self._batches.latest()
+            page.masks[place] = None if ids is None else masked_places(ids, labels)
+            kin, answers = self._batches.kinship(), self._batches.count_answers()
+            events.kin += [] if kin is None else [kin]
+            if answers is not None:
+                events.answers = answers if events.answers is None else events.answers + answers
+            classes = self._batches.class_range()
         classes = events.class_range if classes is None else classes
         if classes is not None:
             page.classes[place] = classes

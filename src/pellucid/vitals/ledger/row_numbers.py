@@ -13,8 +13,10 @@ DIFFERENT = 4
 
 def shared_target(
     gradient: Float[Tensor, " rows"], outputs: Float[Tensor, " rows"]
-) -> Float[Tensor, " 3"]:
-    """Whether a squared error pulls all outputs to one number, this number, and the largest output.
+) -> Float[Tensor, " 4"]:
+    """Whether a squared error pulls all outputs to one number, and this number.
+
+    Then the largest output, and 1 if the number is above the mean of the outputs, -1 if below.
 
     Then g = w (z - m) is a line in z; with a target for each row it is none.
 
@@ -28,24 +30,27 @@ def shared_target(
     residual = (from_g - slope * from_z).square().sum() / from_g.square().sum().clamp_min(1e-300)
     is_line = (residual < _STRAIGHT) & (slope > 0) & (from_g.abs().amax() > 0)
     target = z.mean() - g.mean() / slope.clamp_min(1e-300)
-    return torch.stack([is_line.double(), target, z.abs().amax()])
+    return torch.stack([is_line.double(), target, z.abs().amax(), -g.mean().sign()])
 
 
-def shared_targets(rows: Float[Tensor, "updates 3"]) -> Float[Tensor, ""]:
+def shared_targets(rows: Float[Tensor, "updates 4"]) -> Float[Tensor, ""]:
     """The share of the updates whose rows have one target, if it changes from update to update.
 
-    A constant is a target of its own, such as that of a critic, and so are two of them.
+    A constant is a target of its own, such as that of a critic, and so are two of them. Means of
+    labels come to lie on both sides of the outputs; a loss that raises all outputs without end,
+    whose gradient is nearly a line too, has its target always on one.
 
     Args:
         rows: What `shared_target` gives of each update.
     """
-    is_line, targets, outputs = rows.unbind(1)
+    is_line, targets, outputs, sides = rows.unbind(1)
     is_shared = is_line > 0
+    is_on_both = ((sides * is_line).amin() < 0) & ((sides * is_line).amax() > 0)
     size = torch.maximum(targets.abs() * is_line, outputs).amax()
     ordered = torch.where(is_shared, targets, targets.new_tensor(torch.inf)).sort().values
     steps = ordered[1:] - ordered[:-1]
     n_different = 1 + ((steps > _STEP * size) & steps.isfinite()).sum()
-    return torch.where(n_different >= DIFFERENT, is_line.mean(), 0.0)
+    return torch.where((n_different >= DIFFERENT) & is_on_both, is_line.mean(), 0.0)
 
 
 def entropy_of_counts(counts: Float[Tensor, " classes"]) -> Float[Tensor, ""]:

@@ -25,14 +25,19 @@ from pellucid.vitals.model_parts import decodes, table_of, unwrap
 from pellucid.vitals.probe import Probe
 from pellucid.vitals.taps.hooks import Hooks
 from pellucid.vitals.taps.outputs import logits_of, output_attribute
-from pellucid.vitals.taps.recorded_call import Call, Uncuttable, ids_in, inputs_of, is_plain
+from pellucid.vitals.taps.recorded_call import (
+    Call,
+    Uncuttable,
+    ids_in,
+    inputs_of,
+    is_learning,
+    is_plain,
+)
 
 #: About how many tokens a probe has, and its most rows; it has at least one row.
 _TOKENS, _ROWS = 512, 4
 #: Most losses that are kept of an update.
 MAX_LOSSES = 4096
-#: From this share of places with one target on, the gradient names the targets.
-_NAMED_SHARE = 0.9
 #: Fewer rows are often of one class by chance.
 _CLASSED = 4
 #: Class names in transformers of models that shift their labels, which are the inputs.
@@ -117,7 +122,7 @@ class FirstBatch:
         Without labels in the call, the gradient of its logits names the targets.
         """
         labels = self.labels
-        if labels is None and self.paid is not None and (self.paid.single or 0.0) > _NAMED_SHARE:
+        if labels is None and self.paid is not None and self.paid.names_targets:
             labels = self.paid.all
         if labels is None or labels.ndim != 2 or self._predicts_classes:
             return None
@@ -197,7 +202,7 @@ class FirstBatch:
         self._answers = (None, None)
 
     def _on_call(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if _is_training(module):
+        if is_learning(module):
             self._note_ids(inputs_of(args, kwargs))
             self._ids_mask, self._ids_labels = kwargs.get("attention_mask"), kwargs.get("labels")
             self._answers = kwargs.get("start_positions"), kwargs.get("end_positions")
@@ -209,13 +214,13 @@ class FirstBatch:
             self.answers.on_writing(ids_in(inputs_of(args, kwargs)))
 
     def _on_embedding(self, module: nn.Module, args: tuple[Any, ...]) -> None:
-        if _is_training(self._model):
+        if is_learning(self._model):
             self._note_ids(args)
             if self._call is None:
                 self._keep_call(args[:1], {})
 
     def _on_table(self, module: nn.Module, args: tuple[Any, ...]) -> None:
-        if self._ids is None and _is_training(self._model):
+        if self._ids is None and is_learning(self._model):
             self._note_ids(args)
 
     def _note_ids(self, inputs: tuple[Any, ...]) -> None:
@@ -245,7 +250,7 @@ class FirstBatch:
 
     def _on_output(self, hooks: Hooks, module: nn.Module, inputs: Any, output: Any) -> None:
         """Take what a training call gives, in one hook, as each costs time."""
-        if not _is_training(module):
+        if not is_learning(module):
             return
         if self.reads_losses:
             hooks.guard("the model's own loss", self._take_loss, output)
@@ -301,8 +306,3 @@ class FirstBatch:
 
 def _register(hooks: Hooks, tensor: Tensor, take: Callable[[Tensor], None]) -> None:
     hooks.register(cast("Any", tensor).register_hook, "answers.*", take)
-
-
-def _is_training(module: nn.Module) -> bool:
-    """Whether the loop learns from this call: a model that generates text does not."""
-    return module.training and torch.is_grad_enabled()

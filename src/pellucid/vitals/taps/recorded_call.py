@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 _PLAIN: tuple[Any, ...] = (
     torch.dtype,
@@ -64,6 +64,11 @@ class Call:
     def copy(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Copies of the arguments, because a model may write to them."""
         return _mapped(self.args, Tensor.clone), _mapped(self.kwargs, Tensor.clone)
+
+
+def is_learning(module: nn.Module) -> bool:
+    """Whether the loop learns from this call: a model that generates text does not."""
+    return module.training and torch.is_grad_enabled()
 
 
 def is_plain(tensor: Tensor) -> bool:

@@ -1,0 +1,87 @@
+"""Causes of a model that is, after all of its updates, still the one of the start."""
+
+from __future__ import annotations
+
+import math
+import statistics
+
+from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect
+from pellucid.diagnosis.causes.history_view import HistoryView
+from pellucid.diagnosis.finding import limit
+from pellucid.diagnosis.logs.statistics import noise
+
+#: A smaller distance of two predictions in single precision may be rounding.
+_ROUNDING = 3e-8
+#: The first losses whose mean is compared with that of the last ones.
+_FIRST = 5
+
+
+def motionless_model(view: HistoryView) -> Candidate | None:
+    """Updates that together cannot have changed the model; on texts, if the loss did not fall.
+
+    The steps' lengths add up at most. A loss of few rows falls a little by chance: then the weights
+    have to be all the stiller.
+    """
+    mark, distance = view.history.marks.get("stride"), view.distance
+    if mark is None or distance is None or len(mark.values) < limit("OPT007", "updates"):
+        return None
+    is_tuned = view.facts.on_rewards or view.facts.on_preferences
+    fall = None if is_tuned else _fall(view)
+    if is_tuned:
+        way = limit("OPT007", "moved")
+    elif fall is None or fall >= max(_least_fall(view), _chance(view)):
+        return None
+    else:
+        way = limit("OPT007", "way" if fall < _least_fall(view) else "faint")
+    if distance < way:
+        return suspect("OPT007/still", n=view.updates, moved=distance, rate=view.rate)
+    bound = _farthest(view, distance)
+    # a policy may gain with the small steps of Adam: its rewards tell
+    is_judged = not is_tuned or (view.facts.on_rewards and view.facts.betas is None)
+    if bound is None or not is_judged:
+        return None
+    if bound > limit("OPT007", "distance" if is_tuned else "unchanged"):
+        return None
+    return suspect("OPT007/policy", n=view.updates, bound=bound, rate=view.rate)
+
+
+def _farthest(view: HistoryView, distance: float) -> float | None:
+    """How far all updates can have moved the predictions, in nats; None if unknown.
+
+    The roots of their KLs add up at most: to second order KL is half of a squared length. One
+    measured KL gives all of them, because for small steps its root grows with the step, whose size
+    the ledger sees.
+    """
+    mark = view.history.marks["stride"]
+    strides = dict(zip(mark.steps, mark.values, strict=True))
+    per_stride = [
+        math.sqrt(max(_ROUNDING, reading.value)) / strides[reading.step]
+        for reading in view.readings("update.kl_forward")
+        if strides.get(reading.step)
+    ]
+    return (max(per_stride) * distance) ** 2 if per_stride else None
+
+
+def _fall(view: HistoryView) -> float | None:
+    """How far the loss fell, at the full rate and past the warm-up; None if that is unknown."""
+    if view.end is None or view.updates < limit("OPT007", "long") or not view.history.rates:
+        return None
+    is_warm = view.warm_up_end < view.updates / 2
+    return _first_loss(view) - view.end if is_warm and _first_loss(view) >= 0 else None
+
+
+def _least_fall(view: HistoryView) -> float:
+    return limit("OPT007", "fall") * min(1.0, _first_loss(view))
+
+
+def _first_loss(view: HistoryView) -> float:
+    return statistics.fmean(view.losses[:_FIRST] or [0.0])
+
+
+def _chance(view: HistoryView) -> float:
+    """How far the mean of the last losses is below that of the first ones by chance, at most."""
+    n_last = max(_FIRST, len(view.losses) // 10)
+    return limit("OPT007", "errors") * noise(view.losses) * math.sqrt(1 / _FIRST + 1 / n_last)
+
+
+CAUSES: tuple[Cause, ...] = (motionless_model,)
