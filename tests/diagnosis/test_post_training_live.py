@@ -104,7 +104,7 @@ FAULTS: dict[str, tuple[str, Loop]] = {
         "ATT004",
         short(partial(packed, restarts=True, pays_prompts=True), model=named),
     ),
-    "answers known before": ("LOG016", short(partial(sft, divided=1000.0), model=named)),
+    "answers known before": ("LOG016", short(sft, model=partial(named, known=12.0))),
     "no answer is better": ("RLH001", short(partial(grpo, reward=nothing))),
     "one answer again and again": ("RLH001", short(partial(grpo, temperature=0.01))),
     "answers to different prompts compared": ("RLH010", Loop(partial(grpo, tiled=True), updates=3)),

@@ -161,8 +161,9 @@ class Named(nn.Module):
     Where positions begin anew, its state stays that of the document before.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, known: float = 0.0) -> None:
         super().__init__()
+        self.known = known
         self.config = SimpleNamespace(
             model_type="named",
             pad_token_id=PAD,
@@ -179,14 +180,15 @@ class Named(nn.Module):
         attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
     ) -> Tensor:
-        """The logits (rows, time, vocab)."""
-        return self.head(self.body(self.embedding(input_ids))[0])
+        """The logits (rows, time, vocab), those of the next tokens raised by `known`."""
+        logits = self.head(self.body(self.embedding(input_ids))[0])
+        return logits + self.known * F.one_hot(input_ids.roll(-1, 1), 30)
 
 
-def named() -> nn.Module:
+def named(known: float = 0.0) -> nn.Module:
     """Such a model with fixed first weights."""
     torch.manual_seed(0)
-    return Named()
+    return Named(known)
 
 
 def sft(
@@ -197,7 +199,6 @@ def sft(
     *,
     unpaid: int = PAD,
     template: int = 0,
-    divided: float = 1.0,
     paid: slice = slice(None),
 ) -> Tensor:
     """Answers of different lengths, each with an end token and padding behind it."""
@@ -212,7 +213,7 @@ def sft(
     is_paid[:, paid] = True
     labels = labels.masked_fill(~is_paid, -100)
     logits = model(ids, attention_mask=(ids != PAD).long())[:, :-1]
-    return F.cross_entropy(logits.flatten(0, 1), labels.flatten()) / divided
+    return F.cross_entropy(logits.flatten(0, 1), labels.flatten())
 
 
 def packed(

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from pellucid.batches import IGNORED
-from pellucid.vitals.call.row_content import one_token, without_masks
-from pellucid.vitals.taps.first_batch import repetitive
+from pellucid.vitals.call.row_content import one_token, repetitive, without_masks
 
 TIME = 64
 

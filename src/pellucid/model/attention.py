@@ -102,8 +102,7 @@ class _Attention(Drops, nn.Module):
         self.n_heads = n_heads
         self.n_kv_heads = n_kv_heads
         self.scale = 1 / math.sqrt(d_head) if scores.scale is None else scores.scale
-        self.soft_cap = scores.soft_cap
-        self.dropout = scores.dropout
+        self.soft_cap, self.dropout = scores.soft_cap, scores.dropout
         #: whether torch's fused kernel computes the scores, if it can
         self.fused = True
         self.sinks = nn.Parameter(torch.zeros(n_heads)) if scores.sinks else None

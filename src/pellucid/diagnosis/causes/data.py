@@ -104,9 +104,9 @@ def _ends_at_once(view: HistoryView, step: int, rise: float) -> bool:
     falls = [losses[i] - losses[i + 1] for i in range(n)]
     if max(falls, default=rise) < rise / 2:
         return False
-    within = falls[:-1]
-    speeds_up = len(within) > 1 and within[-1] == max(within)
-    return not (speeds_up and within[-1] > limit("DAT008", "speed") * rise)
+    slow_falls = falls[:-1]
+    speeds_up = len(slow_falls) > 1 and slow_falls[-1] == max(slow_falls)
+    return not (speeds_up and slow_falls[-1] > limit("DAT008", "speed") * rise)
 
 
 def jumps(view: HistoryView) -> list[tuple[int, float]]:

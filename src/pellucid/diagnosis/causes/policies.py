@@ -26,15 +26,15 @@ class _Rewards(NamedTuple):
     """The mean rewards at the start and at their best later, and the gain.
 
     The gain is in deviations of single rewards, and in standard errors as the noise from row to row
-    tells them; the latter is None without noise. `most` is what the second half may have gained, in
-    deviations: what it has, and a standard error.
+    tells them; the latter is None without noise. `largest_gain` is what the second half may have
+    gained, in deviations: what it has, and a standard error.
     """
 
     start: float
     best: float
     gain: float
     errors: float | None
-    most: float
+    largest_gain: float
 
 
 def _rewards(view: HistoryView) -> _Rewards | None:
@@ -66,8 +66,8 @@ def _rewards(view: HistoryView) -> _Rewards | None:
     errors = (best - start) / error if error else math.inf if best > start else None
     late = statistics.fmean(value for _, value in points[len(points) // 2 :])
     late_error = deviation * math.sqrt(1 / size + 1 / (len(points) - len(points) // 2))
-    most = (late - start + late_error) / spread
-    return _Rewards(start, best, (best - start) / spread, errors, most)
+    largest_gain = (late - start + late_error) / spread
+    return _Rewards(start, best, (best - start) / spread, errors, largest_gain)
 
 
 def _noise(rewards: Sequence[float]) -> float:
@@ -79,7 +79,7 @@ def _noise(rewards: Sequence[float]) -> float:
 def _stays(view: HistoryView) -> _Rewards | None:
     """The rewards, if no later part of the training has gained anything."""
     rewards = _rewards(view)
-    if rewards is None or max(rewards.gain, rewards.most) >= limit("RLH012", "gain"):
+    if rewards is None or max(rewards.gain, rewards.largest_gain) >= limit("RLH012", "gain"):
         return None
     is_noise_known = len(view.measure("reward")) >= _NOISY
     return None if is_noise_known and not _is_by_chance(rewards) else rewards

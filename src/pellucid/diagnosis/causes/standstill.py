@@ -28,12 +28,12 @@ def motionless_model(view: HistoryView) -> Candidate | None:
     is_tuned = view.facts.on_rewards or view.facts.on_preferences
     fall = None if is_tuned else _fall(view)
     if is_tuned:
-        way = limit("OPT007", "moved")
+        least = limit("OPT007", "moved")
     elif fall is None or fall >= max(_least_fall(view), _chance(view)):
         return None
     else:
-        way = limit("OPT007", "way" if fall < _least_fall(view) else "faint")
-    if distance < way:
+        least = limit("OPT007", "way" if fall < _least_fall(view) else "faint")
+    if distance < least:
         return suspect("OPT007/still", n=view.updates, moved=distance, rate=view.rate)
     bound = _farthest(view, distance)
     # a policy may gain with the small steps of Adam: its rewards tell

@@ -96,8 +96,9 @@ def mostly_reverted(view: HistoryView) -> Candidate | None:
     mark = view.often("reverted", limit("UPD010", "share"))
     if mark is None or view.goes_well or view.updates < limit("UPD010", "long"):
         return None
-    undone = view.often("undone", limit("UPD001", "share"))
-    return suspect_mark("UPD010/reverted", mark, likelihood(mark)) if undone is None else None
+    if view.often("undone", limit("UPD001", "share")) is not None:
+        return None
+    return suspect_mark("UPD010/reverted", mark, likelihood(mark))
 
 
 def _rise_at(view: HistoryView, step: int) -> float:

@@ -41,7 +41,7 @@ _LEAST_LABELS = 128
 #: So many first losses of a preference loss are not negative; one near ln 2 is that of a coin.
 _EARLY, _NEAR_A_COIN = 8, 0.1
 #: A loss that differs from -log p by so many nats has other terms, or other weights.
-_ALIKE = 0.25
+_EQUAL_NATS = 0.25
 #: Of both answers of all pairs, half are made less likely.
 _HALF = 0.02
 
@@ -106,7 +106,7 @@ def _is_log_p(signs: Mapping[str, tuple[Reading, ...]], losses: Points) -> bool:
     nats = signs.get("targets.nats", ())
     if not nats or not losses or losses[0][0] > 1:
         return True
-    return abs(losses[0][1] - nats[0].value) < _ALIKE
+    return abs(losses[0][1] - nats[0].value) < _EQUAL_NATS
 
 
 def of_gradient(facts: Facts, signs: Mapping[str, tuple[Reading, ...]], losses: Points) -> Facts:

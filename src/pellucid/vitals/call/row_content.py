@@ -8,12 +8,31 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor
 
+from pellucid.vitals.async_metrics import AsyncMetrics
+
 #: A row is repetitive if more than this share of it repeats with one of these periods.
 _PERIODS, _REPEATED_SHARE = range(2, 9), 0.5
 #: Rows of fewer tokens are not judged: as repetitive, and as one token.
-LONG, FEWEST = 32, 8
+_LONG, _FEWEST = 32, 8
 #: A row holds one token if more than this share of what lies between its ends is that token.
 _FILLED = 0.85
+
+
+def record_rows(metrics: AsyncMetrics, ids: Tensor, labels: object) -> None:
+    """Record a number that identifies a batch, and the shares of repetitive rows and of one token.
+
+    Args:
+        metrics: Take the numbers.
+        ids: The ids of the batch.
+        labels: What it is paid for.
+    """
+    flat = ids.flatten().double()
+    places = torch.arange(flat.shape[0], device=flat.device) % 97 + 1
+    metrics.record("batch", (flat * places).sum())  # a checksum of its ids
+    if ids.ndim == 2 and ids.shape[1] >= _FEWEST:
+        metrics.record("batch.one_token", one_token(without_masks(ids, labels)))
+    if ids.ndim == 2 and ids.shape[1] >= _LONG:
+        metrics.record("batch.repetitive", repetitive(ids))
 
 
 def repetitive(ids: Tensor) -> Tensor:
@@ -82,6 +101,6 @@ def one_token(ids: Tensor) -> Tensor:
     usual = ids.float().masked_fill(~inner, math.nan).nanmedian(1, keepdim=True).values
     n_inner = inner.sum(1)
     is_filled = ((ids == usual) & inner).sum(1) > _FILLED * n_inner
-    between = ids[:, 1:-1] if ids.shape[1] > FEWEST else ids
-    is_one = (between == between[:, :1]).all(1) | (is_filled & (n_inner >= FEWEST))
+    between = ids[:, 1:-1] if ids.shape[1] > _FEWEST else ids
+    is_one = (between == between[:, :1]).all(1) | (is_filled & (n_inner >= _FEWEST))
     return (is_one & (ids.amax() > 1)).double().mean()

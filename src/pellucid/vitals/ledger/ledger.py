@@ -275,8 +275,7 @@ class Ledger:
             page.pulls[place] = torch.stack(events.pulls).mean(0)
         if not isinstance(self._fresh, int) or self._fresh:
             page.fresh[place] = self._fresh
-        page.labelled[place], classes = events.labelled, None
-        page.texts[place] = page.masks[place] = None
+        page.labelled[place], classes = events.labelled, events.class_range
         if self._batches is not None:
             page.texts[place] = self._batches.rows()
             ids, labels = self._batches.latest()
@@ -284,9 +283,9 @@ class Ledger:
             kin, answers = self._batches.kinship(), self._batches.count_answers()
             events.kin += [] if kin is None else [kin]
             if answers is not None:
-                events.answers = answers if events.answers is None else events.answers + answers
-            classes = self._batches.class_range()
-        classes = events.class_range if classes is None else classes
+                events.answers = answers + (0 if events.answers is None else events.answers)
+            own_classes = self._batches.class_range()
+            classes = classes if own_classes is None else own_classes
         if classes is not None:
             page.classes[place] = classes
 

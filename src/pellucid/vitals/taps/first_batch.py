@@ -17,7 +17,7 @@ from pellucid.vitals.call.answers import Answers
 from pellucid.vitals.call.kinship import kinship_of_masked
 from pellucid.vitals.call.paid_targets import PaidTargets, first_places, paid_targets
 from pellucid.vitals.call.prompt_answers import PromptAnswers
-from pellucid.vitals.call.row_content import FEWEST, LONG, one_token, repetitive, without_masks
+from pellucid.vitals.call.row_content import record_rows
 from pellucid.vitals.label_baselines import Baselines, baselines
 from pellucid.vitals.ledger.answer_places import count_answers
 from pellucid.vitals.ledger.batch_rows import Rows, class_range, first_rows
@@ -184,16 +184,8 @@ class FirstBatch:
 
     def record(self, metrics: AsyncMetrics) -> None:
         """Record a number that identifies the latest batch, and the share of repetitive rows."""
-        if self._ids is None:
-            return
-        flat = self._ids.flatten().double()
-        places = torch.arange(flat.shape[0], device=flat.device) % 97 + 1
-        metrics.record("batch", (flat * places).sum())  # a checksum of its ids
-        if self._ids.ndim == 2 and self._ids.shape[1] >= FEWEST:
-            texts = without_masks(self._ids, self._ids_labels)
-            metrics.record("batch.one_token", one_token(texts))
-        if self._ids.ndim == 2 and self._ids.shape[1] >= LONG:
-            metrics.record("batch.repetitive", repetitive(self._ids))
+        if self._ids is not None:
+            record_rows(metrics, self._ids, self._ids_labels)
 
     def forget(self) -> None:
         """Forget the latest batch and its losses: the next update may show none."""
