@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pellucid.vitals import watch
+from pellucid.vitals import Watch, watch
 
 VOCAB, WIDTH = 40, 16
 
@@ -38,6 +38,15 @@ def batch() -> Tensor:
     return torch.arange(8 * 17).reshape(8, 17) % VOCAB
 
 
+def learn(w: Watch, optimizer: torch.optim.Optimizer, logits: Tensor, ids: Tensor) -> None:
+    """One update, for the next tokens."""
+    loss = F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    w.step(loss)
+
+
 def test_the_ledger_goes_on_after_its_weights_are_frozen() -> None:
     torch.manual_seed(0)
     model, ids = Body(), batch()
@@ -47,11 +56,7 @@ def test_the_ledger_goes_on_after_its_weights_are_frozen() -> None:
             if step == 4:
                 model.norm.requires_grad_(False)
                 optimizer.zero_grad()
-            loss = F.cross_entropy(model(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten())
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            w.step(loss)
+            learn(w, optimizer, model(ids[:, :-1]), ids)
     assert w.guard.off == {}
     marks = w.state.marks
     assert marks["stride"].n_seen > 30
@@ -64,10 +69,5 @@ def test_rows_are_known_of_a_body_that_is_called_alone() -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     with watch(model, optimizer, max_overhead=None) as w:
         for _ in range(12):
-            logits = model.head(model.states(ids[:, :-1]))
-            loss = F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            w.step(loss)
+            learn(w, optimizer, model.head(model.states(ids[:, :-1])), ids)
     assert w.state.marks["same_rows"].share == 1

@@ -14,8 +14,8 @@ from torch.nn import functional as F
 from pellucid.diagnosis import Finding, diagnose, history_of_watch
 from pellucid.vitals import Watch, watch
 from pellucid.vitals.call.arguments import Arguments
+from pellucid.vitals.call.padding_mask import hidden_tokens
 from pellucid.vitals.call.positions import PositionNotes
-from pellucid.vitals.call.text_rows import hidden_tokens
 from pellucid.vitals.taps.recorded_call import Call
 
 VOCAB, TIME, MASK = 40, 32, 1

@@ -9,7 +9,7 @@ from pellucid.batches import IGNORED
 from pellucid.diagnosis.finding import limit
 from pellucid.vitals.call.arguments import Arguments
 from pellucid.vitals.call.first_model import equal_units, longest_wavelength
-from pellucid.vitals.call.misfit import misfit
+from pellucid.vitals.call.padding_mask import misfit
 from pellucid.vitals.call.positions import PositionNotes
 from pellucid.vitals.call.token_order import falls, filled
 from pellucid.vitals.call.unasked import asks_for_one_id, unasked

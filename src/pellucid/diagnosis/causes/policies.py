@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect
 from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.finding import limit
+from pellucid.diagnosis.logs.statistics import bend
 
 #: The record is compared in so many parts.
 _PARTS = 4
-
-
 #: The noise of rewards is known from so many rows on.
 _NOISY = 8
 
@@ -61,19 +59,14 @@ def _rewards(view: HistoryView) -> _Rewards | None:
     start, best, spread = part_means[0], max(part_means[1:]), statistics.median(spreads)
     if spread < limit("RLH012", "spread") * abs(start):
         return None
-    deviation = _noise(view.measure("reward"))
+    # the standard deviation of single rows, around any line
+    deviation = 1.4826 * bend(view.measure("reward")) / math.sqrt(6)
     error = deviation * math.sqrt(2 / size)
     errors = (best - start) / error if error else math.inf if best > start else None
     late = statistics.fmean(value for _, value in points[len(points) // 2 :])
     late_error = deviation * math.sqrt(1 / size + 1 / (len(points) - len(points) // 2))
     largest_gain = (late - start + late_error) / spread
     return _Rewards(start, best, (best - start) / spread, errors, largest_gain)
-
-
-def _noise(rewards: Sequence[float]) -> float:
-    """The standard deviation of single rows, around any line: a steady rise has none."""
-    bends = [abs(a - 2 * b + c) for a, b, c in zip(rewards, rewards[1:], rewards[2:], strict=False)]
-    return 1.4826 * statistics.median(bends) / math.sqrt(6) if bends else 0.0
 
 
 def _stays(view: HistoryView) -> _Rewards | None:

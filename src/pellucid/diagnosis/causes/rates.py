@@ -57,12 +57,10 @@ def usual_stride(view: HistoryView) -> float:
     return 0.0 if mark is None or mark.n_seen < limit("OPT005", "strides") else mark.value
 
 
-def largest_stride(view: HistoryView) -> float:
+def _largest_stride(view: HistoryView) -> float:
     """The largest step, of the weights' size, as the ledger saw it; 0 if it saw none."""
     mark = view.history.marks.get("stride")
-    return (
-        max((value for value in mark.values if math.isfinite(value)), default=0.0) if mark else 0.0
-    )
+    return max(filter(math.isfinite, mark.values), default=0.0) if mark else 0.0
 
 
 def _begins_small(view: HistoryView) -> bool:
@@ -160,7 +158,7 @@ def find_runaways(view: HistoryView) -> dict[str, tuple[float, str]]:
     if update is not None and update.value > limit("OPT005", "first"):
         effect = f"one update moved weights by {update.value:.0%} of their size"
         runaways["update"] = update.value, effect
-    step = largest_stride(view)
+    step = _largest_stride(view)
     if step > limit("OPT005", "torn") and not runaways and not _begins_small(view):
         runaways["update"] = step, f"one step moved all weights by {step:.0%} of their size"
     score, first = view.highest("attention.max_logit"), view.first("attention.max_logit")

@@ -8,6 +8,7 @@ from itertools import pairwise
 from pellucid.diagnosis.causes.candidate import Candidate, Cause, Comparison, suspect, suspect_mark
 from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.finding import limit
+from pellucid.diagnosis.logs.statistics import bend
 from pellucid.vitals import Mark
 
 
@@ -38,16 +39,11 @@ def one_batch_by_its_loss(view: HistoryView) -> Candidate | None:
     before, after = losses[max(0, start - least) : start], losses[start:]
     if n < least or len(before) < least:
         return None
-    noise = [statistics.median(map(abs, _bends(part))) for part in (before, after)]
+    noise = [bend(part) for part in (before, after)]
     n_rises = sum(b > a for a, b in pairwise(before))
     if n_rises < len(before) / 4 or noise[1] > limit("DAT001", "noise") * noise[0]:
         return None
     return suspect("DAT001/falling", n=n, step=view.steps[start])
-
-
-def _bends(losses: list[float]) -> list[float]:
-    """Second differences: what a line through neighbours leaves of each loss."""
-    return [a - 2 * b + c for a, b, c in zip(losses, losses[1:], losses[2:], strict=False)]
 
 
 def other_vocabularies(view: HistoryView) -> Candidate | None:

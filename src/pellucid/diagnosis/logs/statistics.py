@@ -88,6 +88,15 @@ def noise(numbers: Sequence[float]) -> float:
     return 1.4826 * statistics.median(steps) / math.sqrt(2) if steps else 0.0
 
 
+def bend(numbers: Sequence[float]) -> float:
+    """How far a number usually is from a line through its neighbours: a steady rise has none.
+
+    The median size of second differences; 0 of fewer than three numbers.
+    """
+    bends = [abs(a - 2 * b + c) for a, b, c in zip(numbers, numbers[1:], numbers[2:], strict=False)]
+    return statistics.median(bends) if bends else 0.0
+
+
 def smoothed(points: Points, width: int) -> list[tuple[int, float]]:
     """The median of each `width` points in a row, with the step of the last."""
     finite = [(step, value) for step, value in points if math.isfinite(value)]

@@ -163,8 +163,8 @@ def _partner(answer: _Answer, others: Sequence[_Answer]) -> _Answer:
 
 def _lead(answer: _Answer, raised: Sequence[_Answer]) -> int:
     """The longest start that it shares with another raised answer."""
-    others = (_shared(answer.ids, other.ids) for other in raised if other is not answer)
-    return max(others, default=0)
+    starts = (_shared(answer.ids, sibling.ids) for sibling in raised if sibling is not answer)
+    return max(starts, default=0)
 
 
 def _split(leads: Sequence[int]) -> float:

@@ -15,6 +15,7 @@ from pellucid.vitals.call.arguments import Arguments
 from pellucid.vitals.call.kinship import kinship
 from pellucid.vitals.call.paid_targets import PaidTargets
 from pellucid.vitals.call.text_rows import various
+from pellucid.vitals.ledger.batch_rows import last_places
 
 #: Fewer targets of a row say nothing, and fewer rows.
 _FEWEST_TARGETS, _FEWEST_ROWS = 4, 2
@@ -99,9 +100,7 @@ def unclosed_rows(
         is_paid: The places that are paid for.
     """
     n_paid = is_paid.sum(1)
-    places = torch.arange(targets.shape[1], device=targets.device)
-    last = torch.where(is_paid, places, 0).amax(1, keepdim=True)
-    last_targets = targets.gather(1, last)
+    last_targets = targets.gather(1, last_places(is_paid))
     if len(targets) < _FEWEST_ROWS or bool((last_targets == last_targets[0]).all()):
         return 0.0
     has_end = (torch.isin(targets, targets.new_tensor(arguments.ends)) & is_paid).any(1)

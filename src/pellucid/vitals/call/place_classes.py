@@ -10,11 +10,12 @@ from pellucid.batches import IGNORED
 from pellucid.vitals.call.arguments import Arguments
 from pellucid.vitals.call.paid_targets import PaidTargets
 from pellucid.vitals.call.target_rows import paid_heads
-from pellucid.vitals.ledger.label_tokens import Joined, told_by_words
+from pellucid.vitals.ledger.batch_rows import last_places
+from pellucid.vitals.ledger.label_tokens import MOST_CLASSES, Joined, told_by_words
 from pellucid.vitals.ledger.row_numbers import entropy_of_counts
 
-#: More classes are those of a vocabulary, and fewer places say nothing.
-_MOST_CLASSES, _FEWEST = 32, 64
+#: Fewer places say nothing.
+_FEWEST = 64
 
 
 def measure(
@@ -34,7 +35,7 @@ def measure(
     if ids is None or ids.shape != classes.shape or is_text:
         return {}
     rows, places = (classes != IGNORED).nonzero(as_tuple=True)
-    if len(rows) < _FEWEST or int(classes.max()) >= _MOST_CLASSES:
+    if len(rows) < _FEWEST or int(classes.max()) >= MOST_CLASSES:
         return {}
     padded = torch.nn.functional.pad(ids, (1, 1))
     # a token is another word before, at and after the place
@@ -67,7 +68,5 @@ def share_of_starts(
     mask = arguments.tensor(arguments.mask)
     if mask is None or mask.shape != ids.shape:
         return 0.0
-    places = torch.arange(ids.shape[1], device=ids.device)
-    last = torch.where(mask.bool(), places, 0).amax(1, keepdim=True)
-    is_ending = (ids == ids.gather(1, last)) & mask.bool()
+    is_ending = (ids == ids.gather(1, last_places(mask.bool()))) & mask.bool()
     return 0.0 if bool((is_ending.sum(1) > 1).any()) else paid_heads(arguments, ids, classes)

@@ -15,7 +15,14 @@ from torch import Tensor
 
 from pellucid.batches import IGNORED
 from pellucid.training import Guard
-from pellucid.vitals.call import decoder_rows, documents, place_classes, target_rows, text_rows
+from pellucid.vitals.call import (
+    decoder_rows,
+    documents,
+    padding_mask,
+    place_classes,
+    target_rows,
+    text_rows,
+)
 from pellucid.vitals.call.alignment import (
     Alignment,
     alignment,
@@ -27,7 +34,6 @@ from pellucid.vitals.call.alignment import (
 )
 from pellucid.vitals.call.arguments import Arguments
 from pellucid.vitals.call.dependence import Repetition, change, shorter, with_changes
-from pellucid.vitals.call.misfit import misfit
 from pellucid.vitals.call.paid_targets import PaidTargets
 from pellucid.vitals.call.places import count_changed, places_to_change
 from pellucid.vitals.call.positions import PositionNotes
@@ -92,7 +98,7 @@ class CallProbe:
         self._add("the paid targets", self._read_targets)
         rows = partial(target_rows.measure, arguments, *self._tokens_and_targets())
         self._add("targets.shared", rows)
-        self._add("the mask of padding", self._read_mask)
+        self._add("the mask of padding", partial(padding_mask.measure, arguments))
         if call.ids is not None and call.ids.ndim == 2:
             targets = None if call.paid is None else call.paid.all
             self._add("batch.*", partial(text_rows.measure, arguments, call.ids, targets))
@@ -121,12 +127,6 @@ class CallProbe:
             signs |= paid.signs()
             signs |= place_classes.measure(arguments, self._call.ids, paid)
         return signs
-
-    def _read_mask(self) -> dict[str, float]:
-        """Whether the mask of padding fits its rows, hides tokens and shows padding."""
-        share = misfit(self._call.arguments)
-        signs = {} if share is None else {"call.misfit": share}
-        return signs | text_rows.hidden_tokens(self._call.arguments)
 
     # ---- other inputs, other outputs
 

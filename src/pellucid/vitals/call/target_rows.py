@@ -11,6 +11,7 @@ from pellucid.vitals.call.alignment import alignment
 from pellucid.vitals.call.arguments import Arguments
 from pellucid.vitals.call.paid_targets import PaidTargets
 from pellucid.vitals.call.text_rows import various
+from pellucid.vitals.ledger.batch_rows import last_places
 
 #: Fewer rows, and fewer tokens behind a start, say nothing.
 _FEWEST, _FEWEST_TOKENS = 2, 4
@@ -200,8 +201,7 @@ def unended_rows(
     if int(ends_here.sum()) < _FEWEST:
         return None
     is_learnt = (torch.isin(targets, targets.new_tensor(arguments.ends)) & is_paid).any(1)
-    last = torch.where(is_paid, places, 0).amax(1)
-    has_end = (is_end & (places > last[:, None])).any(1)
+    has_end = (is_end & (places > last_places(is_paid))).any(1)
     n = float(ends_here.sum())
     return {
         "targets.unended": float((ends_here & ~is_learnt & has_end).sum()) / n,

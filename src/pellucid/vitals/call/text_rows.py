@@ -20,8 +20,6 @@ from pellucid.vitals.call.unasked import asks_for_one_id, unasked
 
 #: Fewer rows, and shorter ones, say nothing.
 _FEWEST_ROWS, _SHORTEST = 4, 4
-#: So many different ids are text, and not padding.
-_TEXT = 4
 #: Of fewer kinds of tokens, the highest may well be the most frequent.
 _KINDS = 8
 #: The highest id is a third of all tokens, or so many times as frequent as the next one.
@@ -75,31 +73,6 @@ def _paid_share(arguments: Arguments, ids: Tensor, targets: Tensor) -> float | N
         return share_of_text(ids, targets, torch.ones_like(ids, dtype=torch.bool))
     n_rows = len(mask)
     return share_of_text(ids[:n_rows], targets[:n_rows], mask == 1)
-
-
-def hidden_tokens(arguments: Arguments) -> dict[str, float]:
-    """What a mask of zeros and ones hides, as shares of the rows; nothing without such a mask.
-
-    `call.hidden` counts rows whose tokens are all hidden, or all but one id. `call.hidden_text`
-    counts rows that hide several ids before others that they show. Padding is one id, and what a
-    loop leaves behind the end of a text may be anything.
-    """
-    place = arguments.ids if arguments.source is None else arguments.source
-    ids, mask = arguments.tensor(place), arguments.tensor(arguments.mask)
-    if ids is None or mask is None or ids.ndim != 2 or mask.shape != ids.shape:
-        return {}
-    if ids.is_floating_point() or ids.shape[1] < _SHORTEST:
-        return {}
-    shown = mask == 1
-    if not bool((shown | (mask == 0)).all()):
-        return {}
-    is_before = shown.flip(1).long().cumsum(1).flip(1) > 0
-    hidden = ids.masked_fill(shown | ~is_before, -1).sort(1).values
-    n_kinds = ((hidden[:, 1:] != hidden[:, :-1]) & (hidden[:, 1:] >= 0)).sum(1)
-    return {
-        "call.hidden": float((various(ids, ~shown) & ~various(ids, shown)).double().mean()),
-        "call.hidden_text": float((n_kinds >= _TEXT).double().mean()),
-    }
 
 
 def various(ids: Tensor, places: Tensor) -> Tensor:

@@ -6,6 +6,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from pellucid.vitals.ledger.batch_rows import last_places
+
 #: Fewer answers say nothing.
 _FEWEST = 16
 
@@ -34,7 +36,7 @@ def count_answers(
     if isinstance(mask, Tensor) and mask.shape == ids.shape:
         real = mask.bool()
     places = torch.arange(time, device=ids.device)
-    last = torch.where(real, places, 0).amax(1, keepdim=True)
+    last = last_places(real)
     ending = ids.gather(1, last)
     is_separator = (ids == ending) & (places > 0) & (ending == ending[:1]).all()
     first_end = torch.where(is_separator, places, time).amin(1)

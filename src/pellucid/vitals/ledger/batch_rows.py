@@ -27,6 +27,16 @@ GRAM, PARTS, _ODD = 8, 4, 0x9E3779B97F4A7C1 * 2 + 1
 Rows = tuple[Tensor, Tensor | None]
 
 
+def last_places(is_counted: Bool[Tensor, "rows time"]) -> Int[Tensor, "rows 1"]:
+    """The last place of each row that counts; 0 if none does.
+
+    Args:
+        is_counted: Whether a place counts.
+    """
+    places = torch.arange(is_counted.shape[1], device=is_counted.device)
+    return torch.where(is_counted, places, 0).amax(1, keepdim=True)
+
+
 def first_rows(ids: Int[Tensor, "batch time"], mask: Any = None, labels: Any = None) -> Rows | None:
     """Copies of the first rows, and where they have tokens; None if ids are no rows.
 

@@ -168,7 +168,8 @@ class Events:
             logits = (logits_of(output) if of_rows is None else of_rows) if is_due else None
             if logits is not None and logits.requires_grad and is_plain(logits):
                 if self.measures_gap and of_rows is None and logits.is_contiguous():
-                    self._gap_logits = _sampled(logits.detach())[::2].clone()
+                    places, stride = _places_and_stride(logits.detach())
+                    self._gap_logits = places[:: 2 * stride].clone()
                 row_logits = None if of_rows is None else of_rows.detach()
                 is_paired = row_logits is not None and self.records
                 texts = self._batches.rows() if is_paired and self._batches is not None else None
@@ -214,8 +215,7 @@ class Events:
         if not (is_plain(gradient) and gradient.is_contiguous() and gradient.numel()):
             return
         gradient = gradient.detach()
-        rows = gradient.view(-1, gradient.shape[-1])
-        stride = max(1, len(rows) // _TOKENS) | 1
+        rows, stride = _places_and_stride(gradient)
         sampled = rows[::stride]
         if self.measures_gap and gradient.ndim == 3 and gradient.dtype != torch.float16:
             self.gap, self.measures_gap = gap_of_places(sampled), False
@@ -247,7 +247,7 @@ class Events:
             self.pulls.append(torch.cat([token_pulls(sampled, places, own_ids), shift[None]]))
 
 
-def _sampled(outputs: Tensor) -> Tensor:
-    """About `_TOKENS` of the places of outputs (batch, time, vocab), evenly spread."""
-    rows = outputs.view(-1, outputs.shape[-1])
-    return rows[:: max(1, len(rows) // _TOKENS) | 1]
+def _places_and_stride(outputs: Tensor) -> tuple[Tensor, int]:
+    """The places of outputs (batch, time, vocab), and the stride that meets some `_TOKENS`."""
+    places = outputs.view(-1, outputs.shape[-1])
+    return places, max(1, len(places) // _TOKENS) | 1

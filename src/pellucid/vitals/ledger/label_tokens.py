@@ -12,10 +12,12 @@ from torch.nn.functional import pad
 
 from pellucid.vitals.ledger.batch_rows import Rows
 
-#: Ids are class_rows modulo a number.
+#: Ids are counted modulo a number.
 _KINDS = 512
-#: More classes are not class_rows, and fewer rows of a class say nothing of a place.
-_MOST_CLASSES, _FEWEST = 32, 8
+#: More classes are not counted: they are those of a vocabulary.
+MOST_CLASSES = 32
+#: Fewer rows of a class say nothing of a place.
+_FEWEST = 8
 
 
 class LabelledRows(NamedTuple):
@@ -31,7 +33,7 @@ class Joined(NamedTuple):
     Attributes:
         ids: (rows, width).
         real: Whether they are tokens.
-        classes: (rows,) `_MOST_CLASSES` where the class is unknown.
+        classes: (rows,) `MOST_CLASSES` where the class is unknown.
         updates: (rows,) the number of the update.
     """
 
@@ -63,8 +65,8 @@ def join(batches: Sequence[LabelledRows | None]) -> Joined | None:
         classes.append(row_classes[:n].long())
         updates.append(torch.full_like(classes[-1], i))
     all_classes = torch.cat(classes)
-    is_known = (all_classes >= 0) & (all_classes < _MOST_CLASSES)
-    all_classes = torch.where(is_known, all_classes, _MOST_CLASSES)
+    is_known = (all_classes >= 0) & (all_classes < MOST_CLASSES)
+    all_classes = torch.where(is_known, all_classes, MOST_CLASSES)
     return Joined(torch.cat(ids), torch.cat(real), all_classes, torch.cat(updates))
 
 
@@ -90,7 +92,7 @@ def told_by_words(table: Joined) -> Float[Tensor, " 2"]:
         scores = torch.where(is_counted[:, None], scores, half_scores)
     labels, neighbours = table.classes, table.classes.roll(1)
     gap = scores.gather(1, labels[:, None]) - scores.gather(1, neighbours[:, None])
-    is_pair = (labels != neighbours) & (torch.maximum(labels, neighbours) < _MOST_CLASSES)
+    is_pair = (labels != neighbours) & (torch.maximum(labels, neighbours) < MOST_CLASSES)
     is_pair &= (table.updates == table.updates.roll(1)) & gap[:, 0].isfinite()
     is_pair &= ~_is_repeated(table, is_odd)
     n_pairs = is_pair.sum()
@@ -112,20 +114,20 @@ def told_by_place(table: Joined) -> Float[Tensor, ""]:
     """
     counts = _one_hot(table.classes).sum(0)
     is_class = counts >= _FEWEST
-    is_class[_MOST_CLASSES] = False
+    is_class[MOST_CLASSES] = False
     lengths = table.real.sum(1, keepdim=True)
     places = torch.arange(table.ids.shape[1], device=table.ids.device)
     place_ids = torch.where(table.real, table.ids, -1)
     reversed_ids = place_ids.gather(1, (lengths - 1 - places).clamp_min(0))
     reversed_ids = torch.where(places < lengths, reversed_ids, -1)
-    classes = torch.where(is_class[table.classes], table.classes, _MOST_CLASSES)
+    classes = torch.where(is_class[table.classes], table.classes, MOST_CLASSES)
     is_key = torch.stack([_is_key(ids, classes, is_class) for ids in (place_ids, reversed_ids)])
     return (is_key.any() & (is_class.sum() > 1)).float()
 
 
 def _one_hot(classes: Tensor) -> Tensor:
-    """(rows, `_MOST_CLASSES` + 1); the last column is for unknown classes."""
-    empty = torch.zeros((len(classes), _MOST_CLASSES + 1), device=classes.device)
+    """(rows, `MOST_CLASSES` + 1); the last column is for unknown classes."""
+    empty = torch.zeros((len(classes), MOST_CLASSES + 1), device=classes.device)
     return empty.scatter(1, classes[:, None], 1.0)
 
 

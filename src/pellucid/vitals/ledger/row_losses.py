@@ -55,10 +55,9 @@ def row_outputs(output: object, rows: int) -> Tensor | None:
 
 def row_vectors(output: object, rows: int) -> int:
     """How many rows a call gives a vector for; 0 if its outputs are no vectors of rows."""
-    is_tensor = isinstance(output, Tensor) and output.ndim == 2 and len(output) == rows
-    if not is_tensor or not isinstance(output, Tensor) or not output.is_floating_point():
+    if not isinstance(output, Tensor) or output.ndim != 2 or len(output) != rows:
         return 0
-    return rows if output.shape[1] > _MOST_LABELS else 0
+    return rows if output.is_floating_point() and output.shape[1] > _MOST_LABELS else 0
 
 
 def named_classes(gradient: Float[Tensor, "rows classes"]) -> Int[Tensor, " rows"]:
@@ -201,31 +200,29 @@ class RowLosses:
             column, numbers = gradient.reshape(-1, 1), outputs.reshape(-1, 1)
             self._targets.append(shared_target(column[:, 0], numbers[:, 0]))
             self._squashed.append(sigmoid_twice(column, numbers))
-            self._measure_columns(column, numbers)
-            self._measure_numbers(column, numbers)
+            weights = self._measure_columns(column, numbers)
+            # a binary cross-entropy says which label it is, whatever the output
+            self._measure_numbers(column[:, 0], numbers[:, 0], weights.abs().sum() > 0)
             return None
         classes = named_classes(gradient) if labels is None else labels
         squashed, sure_labels = squashed_twice(gradient, outputs, classes), labels
         if sure_labels is None:
             sure_labels = hard_classes(gradient, outputs, classes)
             squashed = torch.maximum(squashed, sigmoid_twice(gradient, outputs))
-            self._measure_columns(gradient, outputs)
+            if gradient.shape[1] <= _MOST_LABELS:
+                self._measure_columns(gradient, outputs)
             self._add_share("targets.several", several_labels(gradient, outputs))
         self._squashed.append(squashed)
         self._count_classes(sure_labels, gradient.shape[1])
         self.sides = sure_labels if gradient.shape[1] <= _MOST_LABELS else None
-        sums = focus_sums(gradient, outputs, classes)
-        self._focus = sums if self._focus is None else self._focus + sums
+        self._focus = _added(self._focus, focus_sums(gradient, outputs, classes))
         return sure_labels
 
-    def _measure_numbers(self, gradient: Tensor, outputs: Tensor) -> None:
-        """Measure a squared error, and note which rows have the higher targets."""
-        g = gradient[:, 0]
-        targets = squared_targets(g, outputs[:, 0])
-        self._squares.append(squared_errors(g, targets))
-        # a binary cross-entropy says which label it is, whatever the output
-        is_binary = label_weights(gradient, outputs).abs().sum() > 0
-        labels = torch.where(g == 0, IGNORED, (g < 0).long())
+    def _measure_numbers(self, gradient: Tensor, outputs: Tensor, is_binary: Tensor) -> None:
+        """Measure a squared error, and note which rows have the higher targets, or the label 1."""
+        targets = squared_targets(gradient, outputs)
+        self._squares.append(squared_errors(gradient, targets))
+        labels = torch.where(gradient == 0, IGNORED, (gradient < 0).long())
         self._count_classes(torch.where(is_binary, labels, IGNORED), 2)
         self.sides = torch.where(is_binary, labels, (targets > targets.mean()).long())
 
@@ -233,18 +230,14 @@ class RowLosses:
         is_class, classes = known_classes(labels, n_classes)
         counts = torch.zeros(n_classes, device=labels.device)
         counts.index_add_(0, classes, is_class.float())
-        earlier = self._class_counts
-        is_more = earlier is not None and earlier.shape == counts.shape
-        self._class_counts = earlier + counts if is_more and earlier is not None else counts
+        self._class_counts = _added(self._class_counts, counts)
 
-    def _measure_columns(self, gradient: Tensor, outputs: Tensor) -> None:
-        """Measure a loss that may give each column a label of its own."""
-        if gradient.shape[1] > _MOST_LABELS:
-            return
-        sums, earlier = label_weights(gradient, outputs), self._label_weights
-        is_more = earlier is not None and earlier.shape == sums.shape
-        self._label_weights = earlier + sums if is_more and earlier is not None else sums
+    def _measure_columns(self, gradient: Tensor, outputs: Tensor) -> Tensor:
+        """Measure a loss that may give each column a label of its own; returns `label_weights`."""
+        weights = label_weights(gradient, outputs)
+        self._label_weights = _added(self._label_weights, weights)
         self._add_share("targets.impossible", impossible_labels(gradient, outputs))
+        return weights
 
     def _add_share(self, id: str, share: Tensor) -> None:
         self._shares.setdefault(id, []).append(share)
@@ -271,3 +264,8 @@ class RowLosses:
         self._squashed, self._focus, self._targets = [], None, []
         self._label_weights, self._shares, self._squares = None, {}, []
         return signs
+
+
+def _added(earlier: Tensor | None, sums: Tensor) -> Tensor:
+    """The sums added to earlier ones; a call with another number of outputs begins anew."""
+    return sums if earlier is None or earlier.shape != sums.shape else earlier + sums

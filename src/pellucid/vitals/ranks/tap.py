@@ -29,7 +29,7 @@ from pellucid.vitals.ranks.row import NUMBERS, TEXTS, UNKNOWN, RankRow, is_due, 
 from pellucid.vitals.step_signs import number_in
 from pellucid.vitals.taps.hooks import Hook, Hooks
 from pellucid.vitals.taps.outputs import logits_of, outputs_in
-from pellucid.vitals.taps.recorded_call import is_plain
+from pellucid.vitals.taps.recorded_call import is_learning, is_plain
 
 COLUMN = "ranks"
 #: Most groups of weights whose norms are shown, and most places whose gradient is read.
@@ -93,7 +93,7 @@ class RankTap:
     # ---- the forward pass
 
     def _on_call(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if not (module.training and torch.is_grad_enabled()):
+        if not is_learning(module):
             return
         first = next(tensors((kwargs.get("input_ids"), *args, *kwargs.values())), None)
         self.n_examples += 0 if first is None else len(first)
@@ -105,7 +105,7 @@ class RankTap:
             self._texts = checksums(first.detach()[:TEXTS])
 
     def _on_output(self, module: nn.Module, inputs: Any, output: Any) -> None:
-        if not self._is_due or not (module.training and torch.is_grad_enabled()):
+        if not self._is_due or not is_learning(module):
             return
         if self._draws is None:  # between two passes the loop may draw numbers of its own
             self._draws = self._read_generator() != self._generator

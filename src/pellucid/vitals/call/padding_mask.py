@@ -1,0 +1,88 @@
+"""What a mask of padding hides and shows: tokens, padding, or what other rows have there."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pellucid.vitals.call.arguments import Arguments
+from pellucid.vitals.call.text_rows import various
+
+#: Shorter rows say nothing; so many different ids are text, and not padding.
+_SHORTEST, _TEXT = 4, 4
+#: A mask is off by so many places at least, and a row so long: a few tokens may be left out.
+_FEWEST, _LONG_ENOUGH = 3, 8
+
+
+def measure(arguments: Arguments) -> dict[str, float]:
+    """The signs of a call's mask of padding.
+
+    Args:
+        arguments: The call.
+    """
+    share = misfit(arguments)
+    signs = {} if share is None else {"call.misfit": share}
+    return signs | hidden_tokens(arguments)
+
+
+def _ids_and_mask(arguments: Arguments) -> tuple[Tensor, Tensor] | None:
+    """The ids that the mask of padding is for (rows, time), and whether it shows each of them.
+
+    None without ids, or without a mask of zeros and ones.
+    """
+    place = arguments.ids if arguments.source is None else arguments.source
+    ids, mask = arguments.tensor(place), arguments.tensor(arguments.mask)
+    if ids is None or mask is None or ids.ndim != 2 or mask.shape != ids.shape:
+        return None
+    is_shown = mask == 1
+    if ids.is_floating_point() or not bool((is_shown | (mask == 0)).all()):
+        return None
+    return ids, is_shown
+
+
+def hidden_tokens(arguments: Arguments) -> dict[str, float]:
+    """What a mask of zeros and ones hides, as shares of the rows; nothing without such a mask.
+
+    `call.hidden` counts rows whose tokens are all hidden, or all but one id. `call.hidden_text`
+    counts rows that hide several ids before others that they show. Padding is one id, and what a
+    loop leaves behind the end of a text may be anything.
+    """
+    masked_ids = _ids_and_mask(arguments)
+    if masked_ids is None or masked_ids[0].shape[1] < _SHORTEST:
+        return {}
+    ids, shown = masked_ids
+    is_before = shown.flip(1).long().cumsum(1).flip(1) > 0
+    hidden = ids.masked_fill(shown | ~is_before, -1).sort(1).values
+    n_kinds = ((hidden[:, 1:] != hidden[:, :-1]) & (hidden[:, 1:] >= 0)).sum(1)
+    return {
+        "call.hidden": float((various(ids, ~shown) & ~various(ids, shown)).double().mean()),
+        "call.hidden_text": float((n_kinds >= _TEXT).double().mean()),
+    }
+
+
+def misfit(arguments: Arguments) -> float | None:
+    """The smaller share of two: rows whose tokens the mask hides, and rows whose padding it shows.
+
+    Of rows that are filled up at their end. None without a mask of zeros and ones, or without a row
+    that ends in padding.
+
+    Args:
+        arguments: The call.
+    """
+    masked_ids = _ids_and_mask(arguments)
+    if masked_ids is None or masked_ids[0].shape[1] < _LONG_ENOUGH:
+        return None
+    ids, is_shown = masked_ids
+    time = ids.shape[1]
+    lengths = is_shown.sum(1)
+    places = torch.arange(time, device=ids.device)
+    if not bool((is_shown == (places < lengths[:, None])).all()):
+        return None
+    pads = (ids == ids[:, -1:]).flip(1).long().cumprod(1).sum(1)
+    last = ids[pads >= _FEWEST, -1]
+    if not len(last) or bool((last != last[0]).any()):
+        return None
+    real = torch.where(ids[:, -1] == last[0], time - pads, time)
+    hides = (real - lengths >= _FEWEST).double().mean()
+    shows = (lengths - real >= _FEWEST).double().mean()
+    return float(torch.minimum(hides, shows))
