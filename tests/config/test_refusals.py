@@ -121,7 +121,7 @@ REFUSED: dict[str, tuple[str, ...]] = {
     ),
     "training.growth={kind='GrowingBatch', first=3, until=0.3}": (
         "training.growth.first doubles until it is training.batch_size, 32: "
-        "it can be 16, 8, 4, 2, 1, was 3",
+        "it can be 16, 8, 4, 2, 1, was 3; --set training.growth=none leaves growth out",
     ),
     "training.growth={kind='GrowingBatch', first=32, until=0.3}": ("1, was 32",),
     "training.growth={kind='GrowingLength', first=48, until=0.3}": (

@@ -15,6 +15,7 @@ from pellucid.checkpoints import load
 from pellucid.errors import ConfigError
 from pellucid.runs import RunFolder, read_events
 from pellucid.runs.evaluate_examples import evaluate_held_out
+from pellucid.runs.resolve_config import resolve_config
 from pellucid.training import Evaluated, Finished, Noticed, Started
 from support.tiny import TINY, train_tiny
 
@@ -122,6 +123,13 @@ def test_a_mixture_is_trained_and_resumed(tmp_path: Path) -> None:
 def test_what_makes_no_sense_is_refused(tmp_path: Path, settings: list[str], problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         train_tiny(tmp_path / "run", settings=settings)
+
+
+def test_examples_come_in_whole_rows_where_a_preset_lets_rows_of_text_grow() -> None:
+    assert resolve_config(preset="small").training.growth is not None
+    assert (
+        resolve_config(["answers.jsonl"], preset="small", objective="sft").training.growth is None
+    )
 
 
 def test_a_disk_with_too_little_room_is_named_before_the_first_step(

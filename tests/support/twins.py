@@ -39,7 +39,7 @@ def twin_job(name: str, *, steps: int, seed: int = 1, rate: float | None = None)
         preset,
         model=model,
         optimiser=adam(RATES.get(name, 3e-3) if rate is None else rate),
-        training=replace(preset.training, batch_size=8, accumulation=1),
+        training=replace(preset.training, batch_size=8, accumulation=1, growth=None),
     )
     ids = text()
     built = assemble(model, seed=seed)

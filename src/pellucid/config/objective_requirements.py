@@ -113,7 +113,7 @@ def check_growth(training: Training, model: Transformer) -> None:
     """Refuse a first size that does not become the full size by doubling.
 
     Raises:
-        ConfigError: names the first sizes that do.
+        ConfigError: names the first sizes that do, and how to have no growth.
     """
     match training.growth:
         case GrowingBatch():
@@ -130,7 +130,7 @@ def check_growth(training: Training, model: Transformer) -> None:
         equal_parts = f" in {parts} equal parts (training.accumulation)" if parts > 1 else ""
         raise ConfigError(
             f"training.growth.first doubles until it is {name}, {full}{equal_parts}: {sizes}, "
-            f"was {training.growth.first}"
+            f"was {training.growth.first}; --set training.growth=none leaves growth out"
         )
 
 

@@ -33,6 +33,14 @@ def _blocks(*, n_layers: int, n_heads: int) -> config.Stack:
     )
 
 
+_MUON = config.Muon(
+    learning_rate=0.03,
+    momentum=0.95,
+    weight_decay=0.1,
+    newton_schulz_steps=5,
+    rest=config.AdamW(learning_rate=0.015, betas=(0.9, 0.99), eps=1e-10, weight_decay=0.1),
+)
+
 NANO = config.Run(
     seed=1337,
     text=config.Text(
@@ -50,13 +58,7 @@ NANO = config.Run(
         initialisation=normal(0.05, outputs="zero"),
     ),
     objective=NEXT_TOKEN,
-    optimiser=config.Muon(
-        learning_rate=0.03,
-        momentum=0.95,
-        weight_decay=0.1,
-        newton_schulz_steps=5,
-        rest=config.AdamW(learning_rate=0.015, betas=(0.9, 0.99), eps=1e-10, weight_decay=0.1),
-    ),
+    optimiser=_MUON,
     schedule=config.Linear(warm_up=0.02, final=0.0),
     training=config.Training(
         budget=config.Steps(count=1200),
@@ -94,13 +96,20 @@ NANO_CHARACTERS = replace(
 SMALL = replace(
     NANO,
     text=replace(NANO.text, tokenizer=config.BytePairs(vocab_size=8192)),
-    model=replace(NANO.model, d_model=320, decoder=_blocks(n_layers=6, n_heads=5)),
+    model=replace(
+        NANO.model,
+        d_model=320,
+        decoder=_blocks(n_layers=6, n_heads=5),
+        initialisation=replace(NANO.model.initialisation, embedding_std=0.02),
+    ),
+    optimiser=replace(_MUON, momentum=0.9),
     training=replace(
         NANO.training,
         budget=config.Steps(count=2500),
         batch_size=8,
         evaluate_every=500,
         checkpoint_every=250,
+        growth=config.GrowingLength(first=64, until=0.4),
     ),
 )
 
@@ -114,7 +123,7 @@ MEDIUM = replace(
         d_model=512,
         decoder=_blocks(n_layers=8, n_heads=8),
     ),
-    training=replace(SMALL.training, budget=config.Steps(count=5000), batch_size=16),
+    training=replace(SMALL.training, budget=config.Steps(count=5000), batch_size=16, growth=None),
 )
 
 #: A masked word in seven is learned from, and pairs are short: their batches stay larger.

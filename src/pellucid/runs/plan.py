@@ -26,8 +26,9 @@ from pellucid.tasks import Task
 from pellucid.training import Stepper, autocast, mean_rows, split_batch, to_device
 from pellucid.training.kernels import compile_blocks, compiler_problem
 
-#: After the first update, at least this many are timed; none if the first took `_LONG` seconds.
-_TIMED, _LONG = 3, 60.0
+#: After the first update so many are timed, or as many as take `_ENOUGH` seconds; none if the first
+#: took `_LONG` seconds. Long updates vary little.
+_TIMED, _ENOUGH, _LONG = 3, 0.5, 60.0
 #: The seconds of an update, as long as no update is measured: a run by minutes soon plans again.
 _UNMEASURED = 0.1
 
@@ -220,7 +221,14 @@ def measure_step(run: config.Run, plan: config.Plan, model: Transformer, task: T
     batch = batch.part(slice(batch.rows // n_data))
     plan = replace(plan, parts=(plan.parts or settings.accumulation) // n_data, ranks=1)
     stepper = Stepper(
-        model, task.objective, optimiser, settings=settings, plan=plan, seed=run.seed, closed=True
+        model,
+        task.objective,
+        optimiser,
+        settings=settings,
+        plan=plan,
+        seed=run.seed,
+        closed=True,
+        has_dropout=lambda step: not settings.dropout_from_epoch,  # as the first updates
     )
     batch_seconds = time.perf_counter() - batch_start
     while _continue_timing(update_seconds[n_compiling:]):
@@ -258,4 +266,4 @@ def _continue_timing(update_seconds: list[float]) -> bool:
     cold, warm = update_seconds[:1], update_seconds[1:]
     if not warm:
         return sum(cold) < _LONG
-    return len(warm) < _TIMED and sum(warm) < 3.0
+    return len(warm) < _TIMED and sum(warm) < _ENOUGH

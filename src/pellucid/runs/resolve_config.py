@@ -148,6 +148,8 @@ def _config_table(
     base = preset or ("nano" if objective is None else objective.preset)
     file_settings = dict(file_table)
     table = encode(find(base_of(file_settings) or base))
+    if objective is not None and issubclass(config.data_for(objective.objective)[0], config.Rows):
+        table["training"].pop("growth", None)  # a preset means rows of text, and these are examples
     if start is not None:  # the model of the start replaces all of the preset's
         table["model"] = {}
     table = overlay(table, _start_table(start, objective))
