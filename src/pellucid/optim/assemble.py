@@ -91,15 +91,14 @@ def _muon(
     orthogonal: config.Orthogonal | None,
     owners: Owners | None,
 ) -> torch.optim.Optimizer:
-    how = orthogonaliser(orthogonal, next(iter(hidden.parameters.values())).device)
+    device = next(iter(hidden.parameters.values())).device
     return Muon(
         hidden.parameters.values(),
         lr=muon.learning_rate,
         momentum=muon.momentum,
         weight_decay=muon.weight_decay,
         newton_schulz_steps=muon.newton_schulz_steps,
-        dtype=how.dtype,
-        fused=how.fused,
+        orthogonalise=orthogonaliser(orthogonal, device),
         owners=owners,
     )
 

@@ -119,8 +119,7 @@ class Muon(Optimizer):
         momentum: float,
         weight_decay: float,
         newton_schulz_steps: int,
-        dtype: torch.dtype = torch.bfloat16,
-        fused: bool = True,
+        orthogonalise: Orthogonaliser,
         owners: Owners | None = None,
     ) -> None:
         """Make an optimiser of matrices.
@@ -131,12 +130,11 @@ class Muon(Optimizer):
             momentum: mu.
             weight_decay: decoupled, as in AdamW.
             newton_schulz_steps: iterations of Newton-Schulz.
-            dtype: in which float32 matrices are orthogonalised.
-            fused: as in `Orthogonaliser`.
+            orthogonalise: how matrices are orthogonalised.
             owners: the processes that share the work; by default this one alone.
         """
         self.owners = owners or OneOwner()
-        self.orthogonalise = Orthogonaliser(dtype, fused)
+        self.orthogonalise = orthogonalise
         self.newton_schulz_steps = newton_schulz_steps
         super().__init__(parameters, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
 
