@@ -24,7 +24,7 @@ from pellucid.cli.main import main
 from pellucid.errors import Interrupted, RunError
 from pellucid.runs import RunFolder, read_events, verify_resume
 from pellucid.runs.verify import resume_until
-from pellucid.training import Logged, Resumed
+from pellucid.training import Logged, Resumed, StepFinished
 from support.tiny import TINY, train_tiny, write_text
 
 TESTS = Path(__file__).parents[1]
@@ -47,7 +47,6 @@ def assert_same_end(one: Path, two: Path) -> None:
 
 def stop_at(step: int, folder: Path, settings: Sequence[str] = ()) -> None:
     """Start the tiny run and stop it after `step` updates, as Ctrl-C would."""
-    from pellucid.training import StepFinished
 
     def press(event: object) -> None:
         if isinstance(event, StepFinished) and event.step == step:
@@ -60,6 +59,19 @@ def stop_at(step: int, folder: Path, settings: Sequence[str] = ()) -> None:
 @pytest.mark.parametrize("step", [1, 3, 4, 7, 11])
 def test_stopped_and_resumed_equals_never_stopped(trained: Path, tmp_path: Path, step: int) -> None:
     stop_at(step, tmp_path / "run")
+    assert RunFolder(tmp_path / "run").shelf.latest().name == f"step-{step}"
+    runs.resume(tmp_path / "run", show=False)
+    assert_same_end(trained, tmp_path / "run")
+
+
+@pytest.mark.parametrize("step", [4, 5])
+def test_an_observer_that_raises_costs_no_update(trained: Path, tmp_path: Path, step: int) -> None:
+    def fail(event: object) -> None:
+        if isinstance(event, StepFinished) and event.step == step:
+            raise ZeroDivisionError("a mistake in an observer")
+
+    with pytest.raises(ZeroDivisionError, match="a mistake"):
+        train_tiny(tmp_path / "run", observers=[fail])
     assert RunFolder(tmp_path / "run").shelf.latest().name == f"step-{step}"
     runs.resume(tmp_path / "run", show=False)
     assert_same_end(trained, tmp_path / "run")

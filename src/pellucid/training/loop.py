@@ -18,6 +18,7 @@ from pellucid.checkpoints import Checkpoint
 from pellucid.errors import NonFiniteError, PellucidError
 from pellucid.signals import name_of
 from pellucid.training import events
+from pellucid.training.announcer import Announcer
 from pellucid.training.energy import EnergyMeter
 from pellucid.training.forecast import Work
 from pellucid.training.interrupts import Interrupts, Requests, first_failure, interruption
@@ -76,18 +77,22 @@ class _Loop:
         self.job = job
         self.progress = progress
         self.stepper = stepper
-        self.observers = observers
+        self.emit = Announcer(observers)
         self.interrupts = interrupts
         self.clock = RunClock(job, progress, stepper)
         self.saver = Saver(job)
         self.saved_step = progress.step
         self.last_evaluated = (-1, math.inf)
-        #: of the next update
-        self.batch: Batch | None = None
+        self.batch: Batch | None = None  # of the next update
 
     def run(self) -> None:
         try:
             self.train()
+        except Exception:
+            if self.emit.has_failed and self.job.world.size == 1:  # ranks save together
+                with suppress(Exception):  # the observer's error says what to do
+                    self.save(wait=True)
+            raise
         finally:
             self.saver.close()
 
@@ -144,14 +149,9 @@ class _Loop:
     def stop(self) -> NoReturn:
         """Save the state unless it is saved already, and end as the signal asks."""
         step, number = self.progress.step, self.interrupts.signal
-        if step > 0:
-            self.save(wait=True)
+        self.save(wait=True)
         self.emit(events.Interrupted(step=step, signal="" if number is None else name_of(number)))
         raise interruption(step, number)
-
-    def emit(self, event: events.Event) -> None:
-        for observer in self.observers:
-            observer(event)
 
     def next_requests(self) -> Requests:
         """Make the next batch, and hear what any rank was asked for.
@@ -284,8 +284,8 @@ class _Loop:
     @contextmanager
     def inspecting(self) -> Generator[None]:
         """Aside from training, and with all weights on every rank."""
-        job = self.job
-        with self.aside_from_training("evaluations"), job.world.with_all_weights(job.model):
+        all_weights = self.job.world.with_all_weights(self.job.model)
+        with self.aside_from_training("evaluations"), all_weights:
             yield
 
     @contextmanager
