@@ -70,8 +70,7 @@ def resolve_config(paths: Iterable[str | Path] = (), **choices: Unpack[RunChoice
                 "source=english,target=german".
             `preset`: the preset for everything that you do not choose; by default the objective's,
             and `nano-docs` if you choose no text either.
-            `config_file`: a TOML file with settings that override the preset; its `base` names
-            another preset.
+            `config_file`: a TOML file whose settings override the preset; `base` names another.
             `steps`, `tokens`, `minutes`, `epochs`: how long to train; at most one of them.
             `seed`: the seed of weights, order and dropout.
             `device`: the device to train on, such as "cpu" or "cuda:1".
@@ -101,8 +100,7 @@ def resolve_config(paths: Iterable[str | Path] = (), **choices: Unpack[RunChoice
     if teacher is not None:
         table = overlay(table, _teacher_table(local_model(teacher)))
     run = run_from_table(table, find, settings)
-    columns = tuple(choices.get("columns", ()))
-    run = _with_data(run, paths, choices.get("field"), columns)
+    run = _with_data(run, paths, choices.get("field"), tuple(choices.get("columns", ())))
     training = replace(
         run.training,
         budget=_find_budget(choices) or run.training.budget,
@@ -148,7 +146,7 @@ def _config_table(
     base = preset or ("nano" if objective is None else objective.preset)
     file_settings = dict(file_table)
     table = encode(find(base_of(file_settings) or base))
-    if objective is not None and issubclass(config.data_for(objective.objective)[0], config.Rows):
+    if objective is not None and config.Files not in config.data_for(objective.objective):
         table["training"].pop("growth", None)  # a preset means rows of text, and these are examples
     if start is not None:  # the model of the start replaces all of the preset's
         table["model"] = {}

@@ -80,34 +80,6 @@ class HeldOut:
     standard_error: float | None = None
 
 
-def evaluated(step: int, held_out: HeldOut, *, best: bool) -> events.Evaluated:
-    """The event of an evaluation.
-
-    Args:
-        step: how many updates are done.
-        held_out: what was measured.
-        best: whether its loss is the best so far.
-    """
-    return events.Evaluated(
-        step=step,
-        loss_nats=held_out.loss_nats,
-        over=held_out.over,
-        unit=held_out.unit,
-        measures=tuple(held_out.measures.items()),
-        best=best,
-        standard_error=held_out.standard_error,
-    )
-
-
-def early_end(progress: Progress) -> events.Noticed:
-    """The event of a run that has lost its patience."""
-    text = (
-        f"the last {progress.stale_evaluations} evaluations found no lower held-out loss than "
-        f"{progress.best_loss:.4f}: the run ends early; checkpoints/best has the best weights"
-    )
-    return events.Noticed(step=progress.step, text=text)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """Everything that a run is made of; the work of other rooms comes as functions.

@@ -18,11 +18,11 @@ from pellucid.checkpoints import Checkpoint
 from pellucid.errors import NonFiniteError, PellucidError
 from pellucid.signals import name_of
 from pellucid.training import events
-from pellucid.training.announcer import Announcer
+from pellucid.training.announcer import Announcer, early_end, evaluated
 from pellucid.training.energy import EnergyMeter
 from pellucid.training.forecast import Work
 from pellucid.training.interrupts import Interrupts, Requests, first_failure, interruption
-from pellucid.training.job import Job, Progress, early_end, evaluated
+from pellucid.training.job import Job, Progress
 from pellucid.training.randomness import seed_step
 from pellucid.training.run_clock import RunClock
 from pellucid.training.saving import Saver, checkpoint_of, save_non_finite
