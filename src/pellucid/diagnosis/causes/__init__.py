@@ -22,6 +22,7 @@ from pellucid.diagnosis.causes import (
     rewards,
     schedules,
     standstill,
+    teacher,
     undecided,
     updates,
 )
@@ -45,6 +46,7 @@ CAUSES: tuple[Cause, ...] = (
     *objective.CAUSES,
     *repetition.CAUSES,
     *data.CAUSES,
+    *teacher.CAUSES,
     *chance.CAUSES,
     *fit.CAUSES,
     *reference.CAUSES,

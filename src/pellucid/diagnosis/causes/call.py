@@ -194,6 +194,7 @@ CAUSES: tuple[Cause, ...] = (
     Comparison("POS006", "call.wavelength", ("<", "share"), n=1),
     Comparison("INI007", "weights.alike", (">", "share"), n=1, condition=lambda view: view.fresh),
     Comparison("LOS031", "targets.unasked", (">", "share"), n=1, condition=_is_new_to_text),
+    Comparison("LOS004/answers", "answers.last", (">", 0), n=1),
     Comparison("LOS004/one", "targets.one_id", (">", 0), n=1),
     Comparison(
         "LOS004/weights", "targets.evenness", ("<", "share"), n=1, condition=_is_new_to_text
