@@ -22,7 +22,6 @@ from pellucid.diagnosis.causes import (
     rewards,
     schedules,
     standstill,
-    teacher,
     undecided,
     updates,
 )
@@ -46,7 +45,6 @@ CAUSES: tuple[Cause, ...] = (
     *objective.CAUSES,
     *repetition.CAUSES,
     *data.CAUSES,
-    *teacher.CAUSES,
     *chance.CAUSES,
     *fit.CAUSES,
     *reference.CAUSES,

@@ -198,8 +198,7 @@ class CallProbe:
             return signs | (self._drop_hidden({"call.right": future}) if movement else {})
         if future and arguments.source is None:
             padding = target_rows.paid_padding(arguments, tokens, targets)
-            mask = arguments.tensor(arguments.mask)
-            strange = foreign(tokens, targets, mask)
+            strange = foreign(tokens, targets, arguments.tensor(arguments.mask))
             return {"targets.padding": padding, "targets.foreign": strange}
         if future or arguments.source is not None:
             return {}
@@ -215,9 +214,8 @@ class CallProbe:
         return signs
 
     def _move_of_later(self, before: Tensor, starts: list[int]) -> float:
-        move = self._may_take(1) and self._repeat.move_of_later(
-            self._call.arguments, before, starts
-        )
+        repeat, arguments = self._repeat, self._call.arguments
+        move = repeat.move_of_later(arguments, before, starts) if self._may_take(1) else 0.0
         return self._over_rounding(move or 0.0)
 
     def _aligned(self, aligned: Alignment, read: float, future: float) -> dict[str, float]:
