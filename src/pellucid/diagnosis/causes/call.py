@@ -194,7 +194,6 @@ CAUSES: tuple[Cause, ...] = (
     Comparison("POS006", "call.wavelength", ("<", "share"), n=1),
     Comparison("INI007", "weights.alike", (">", "share"), n=1, condition=lambda view: view.fresh),
     Comparison("LOS031", "targets.unasked", (">", "share"), n=1, condition=_is_new_to_text),
-    Comparison("LOS004/answers", "answers.last", (">", 0), n=1),
     Comparison("LOS004/one", "targets.one_id", (">", 0), n=1),
     Comparison(
         "LOS004/weights", "targets.evenness", ("<", "share"), n=1, condition=_is_new_to_text
@@ -279,4 +278,5 @@ CAUSES: tuple[Cause, ...] = (
     visible_padding,
     divided_logits,
     rows_without_labels,
+    Comparison("LOS004/answers", "answers.last", (">", 0), n=1),
 )
