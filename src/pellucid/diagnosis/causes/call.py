@@ -278,4 +278,5 @@ CAUSES: tuple[Cause, ...] = (
     visible_padding,
     divided_logits,
     rows_without_labels,
+    Comparison("LOS004/answers", "answers.last", (">", 0), n=1),
 )
