@@ -188,8 +188,8 @@ class CallProbe:
         if tokens is None or targets is None or aligned is None:
             return {}
         if aligned.is_clear:
-            read = max(float(changes[row, place]) for row, (_, _, place) in enumerate(places))
-            signs = self._aligned(aligned, self._over_rounding(read), future)
+            read = [float(changes[row, place]) for row, (_, _, place) in enumerate(places)]
+            signs = self._aligned(aligned, self._over_rounding(max(read)), future)
             return signs if "targets.unmasked" not in signs or is_unmasked(tokens, targets) else {}
         # a causal model guesses the token that follows: masked ones are one place on
         if is_masked(tokens, targets) or is_masked(tokens[:, 1:], targets[:, :-1]):
@@ -200,9 +200,9 @@ class CallProbe:
         dense = float((targets != IGNORED).double().mean())
         if future and arguments.source is None:
             padding = target_rows.paid_padding(arguments, tokens, targets)
-            mask = arguments.tensor(arguments.mask)
-            strange = foreign(tokens, targets, mask)
-            return {"targets.padding": padding, "targets.foreign": strange}
+            of_text = target_rows.padding_for_text(arguments, tokens, targets, self._call.paid)
+            strange = foreign(tokens, targets, arguments.tensor(arguments.mask))
+            return {"targets.padding": max(padding, of_text), "targets.foreign": strange}
         if future or dense < _DENSE or arguments.source is not None:
             return {}
         paid, ids = self._call.paid, self._call.ids
