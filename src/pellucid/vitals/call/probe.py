@@ -187,8 +187,8 @@ class CallProbe:
         if tokens is None or targets is None or aligned is None:
             return {}
         if aligned.is_clear:
-            read = max(float(changes[row, place]) for row, (_, _, place) in enumerate(places))
-            signs = self._aligned(aligned, self._over_rounding(read), future)
+            read = [float(changes[row, place]) for row, (_, _, place) in enumerate(places)]
+            signs = self._aligned(aligned, self._over_rounding(max(read)), future)
             return signs if "targets.unmasked" not in signs or is_unmasked(tokens, targets) else {}
         # a causal model guesses the token that follows: masked ones are one place on
         if is_masked(tokens, targets) or is_masked(tokens[:, 1:], targets[:, :-1]):
@@ -198,8 +198,9 @@ class CallProbe:
             return signs | (self._drop_hidden({"call.right": future}) if movement else {})
         if future and arguments.source is None:
             padding = target_rows.paid_padding(arguments, tokens, targets)
+            of_text = target_rows.padding_for_text(arguments, tokens, targets, self._call.paid)
             strange = foreign(tokens, targets, arguments.tensor(arguments.mask))
-            return {"targets.padding": padding, "targets.foreign": strange}
+            return {"targets.padding": max(padding, of_text), "targets.foreign": strange}
         if future or arguments.source is not None:
             return {}
         paid, ids = self._call.paid, self._call.ids
