@@ -197,10 +197,9 @@ class CallProbe:
             signs = {"targets.padding": target_rows.paid_padding(arguments, tokens, targets)}
             return signs | (self._drop_hidden({"call.right": future}) if movement else {})
         if future and arguments.source is None:
-            padding = target_rows.paid_padding(arguments, tokens, targets)
-            of_text = target_rows.padding_for_text(arguments, tokens, targets, self._call.paid)
+            padding = target_rows.any_padding(arguments, tokens, targets, self._call.paid)
             strange = foreign(tokens, targets, arguments.tensor(arguments.mask))
-            return {"targets.padding": max(padding, of_text), "targets.foreign": strange}
+            return {"targets.padding": padding, "targets.foreign": strange}
         if future or arguments.source is not None:
             return {}
         paid, ids = self._call.paid, self._call.ids

@@ -204,6 +204,17 @@ def padding_for_text(
     return float(wrong / (targets != IGNORED).sum().clamp_min(1))
 
 
+def any_padding(
+    arguments: Arguments,
+    tokens: Int[Tensor, "rows time"],
+    targets: Int[Tensor, "rows time"],
+    paid: PaidTargets | None,
+) -> float:
+    """The larger of `paid_padding` and `padding_for_text`, of the same arguments."""
+    of_text = padding_for_text(arguments, tokens, targets, paid)
+    return max(paid_padding(arguments, tokens, targets), of_text)
+
+
 def unended_rows(
     arguments: Arguments, tokens: Int[Tensor, "rows time"], targets: Int[Tensor, "rows time"]
 ) -> dict[str, float] | None:
