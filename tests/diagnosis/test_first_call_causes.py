@@ -36,6 +36,12 @@ def once(id: str, value: float, word: Any = "sick") -> dict[str, tuple[Reading, 
         (once("targets.evenness", 0.4, ""), None),
         (once("batch.falls", 0.0), "DAT009"),
         (once("targets.nats", GUESSING, ""), None),
+        (once("targets.taught", -0.7) | once("targets.single", 0.2), "LOS003"),
+        (once("targets.taught", 40.0) | once("targets.single", 0.2), None),
+        (once("targets.taught", 0.1) | once("targets.single", 1.0), None),
+        (once("targets.skipped", 0.75) | once("targets.single", 0.2), "LOS002"),
+        (once("answers.last", 1.0), "LOS004"),
+        (once("answers.last", 0.0), None),
     ],
 )
 def test_what_the_first_call_shows_is_named(signs: dict[str, Any], code: str | None) -> None:

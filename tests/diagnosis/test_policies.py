@@ -75,6 +75,24 @@ def weighed(explained: float, first: float) -> History:
     return pairs([first, 1.1, *[0.3] * 58], signs)
 
 
+def blank(*rewards: float, judged: float | None = None, **options: Any) -> History:
+    """A policy without a gradient in any update."""
+    history = policy(*rewards, **options)
+    mark = Mark(UPDATES, UPDATES, 1, [0.0] * UPDATES, list(range(1, UPDATES + 1)))
+    history = replace(history, marks={"blank": mark})
+    if judged is None:
+        return history
+    measures = {"reward": history.measures["reward"]}
+    signs = {"answers.judged": (Reading(1, judged, "calm"),)}
+    return replace(history, measures=measures, signs=signs)
+
+
+def shrinking(rewards: Sequence[float], lengths: Sequence[float]) -> History:
+    """A policy whose answers have so many tokens."""
+    history = policy(*rewards)
+    return replace(history, measures=history.measures | {"length": points(lengths)})
+
+
 #: Rows that each had come so often before, in the last updates of the 8 that were looked at.
 KNOWN = Mark(7, 8, 2, [0.8, 1.6, 2.4, 3.2, 4.0, 4.8, 5.6], [2, 3, 4, 5, 6, 7, 8])
 TURNED = [-math.log(2) - 0.002 * step for step in range(60)]
@@ -120,6 +138,15 @@ FAULTS: dict[str, tuple[str, History]] = {
     ),
     "weights of pairs that nothing explains": ("REF001", weighed(0.4, 0.27)),
     "pairs turned round": ("LOS009", pairs(TURNED, {"paired": 1.0})),
+    "no gradient, and rewards that differ": ("GRD002", blank(0.5, 0.5, 0.5, 0.5)),
+    "no gradient, and first rewards that differ": ("GRD002", blank(0.5, 0.5, judged=0.5)),
+    "no gradient, and equal rewards": ("RLH001", blank(0.5, 0.5, 0.5, 0.5, spread=0.0)),
+    "no gradient, and first rewards that are equal": ("RLH001", blank(0.5, 0.5, judged=0.0)),
+    "nothing is written": ("RLH014", shrinking([-0.13, -0.02, 0, 0], [2.5, 1.1, 1.0, 1.0])),
+    "a margin of 500 nats": (
+        "PRF007",
+        pairs([250e3, 251e3, *[249e3] * 58], {"paired": 1.0, "weight": 1e3}),
+    ),
     "few pairs": ("DAT021", pairs([0.69, *[0.1] * 59], {"paired": 1.0}, known_rows=KNOWN)),
 }
 HEALTHY: dict[str, History] = {
@@ -129,6 +156,9 @@ HEALTHY: dict[str, History] = {
     "only the head is trained, and learns": policy(0.5, 0.6, 0.7, 0.8, frozen_body=True),
     "an objective that is maximised": policy(0.5, 0.6, 0.7, 0.8, maximizes=True),
     "nothing more to gain": policy(0.98, 0.98, 0.98, 0.98, spread=0.1),
+    "short answers that are rewarded": shrinking([0.1, 0.5, 0.7, 0.8], [5.0, 1.2, 1.0, 1.0]),
+    "penalties, and answers that stay": shrinking([-0.6, -0.4, -0.2, -0.1], [5.0, 4.0, 4.0, 4.0]),
+    "IPO": pairs([25.0, 24.0, *[20.0] * 58], {"paired": 1.0, "weight": 10.0}),
     "not over yet": policy(0.5, 0.5, 0.5, 0.5, total_steps=1000),
     "unknown how long": policy(0.5, 0.5, 0.5, 0.5, total_steps=None),
     "a usual beta": policy(0.5, 0.6, 0.7, 0.8, columns={"beta": 0.04, "length": 8.0}),

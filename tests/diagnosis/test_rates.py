@@ -11,6 +11,7 @@ from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.causes.rates import no_warm_up, sudden_rise, too_high, too_low
 from pellucid.diagnosis.causes.standstill import motionless_model
 from pellucid.diagnosis.finding import limit
+from pellucid.diagnosis.history.history import Reading
 from pellucid.vitals import Mark
 from support.courses import GUESSING, but, curve, flat
 
@@ -154,3 +155,18 @@ def test_a_loss_that_falls_by_chance_needs_weights_or_predictions_that_are_still
     history = but(losses=losses, signs=signs, facts={"vocab_size": None})()
     candidate = motionless_model(HistoryView(replace(history, marks={"stride": mark})))
     assert (candidate is not None) == is_named
+
+
+@pytest.mark.parametrize(("share_at_peak", "is_low"), [(0.1, True), (4.0, False)])
+def test_small_updates_at_the_foot_of_a_schedule_do_not_speak_of_its_peak(
+    share_at_peak: float, is_low: bool
+) -> None:
+    least, losses = limit("OPT007", "update"), curve(GUESSING, 4.5)
+    # three of four updates lie at the foot of a cycle
+    rates = tuple((step, 1e-3 if step % 40 < 10 else 1e-5) for step, _ in losses)
+    readings = tuple(
+        Reading(step, least * (share_at_peak if rate == 1e-3 else 0.01), "calm")
+        for step, rate in rates
+    )
+    history = but(signs={"update.ratio": readings}, losses=losses, rates=rates)()
+    assert (too_low(HistoryView(history)) is not None) == is_low

@@ -66,6 +66,15 @@ UNDECIDED: dict[str, tuple[str, History]] = {
     "small steps without rewards": ("compare with ten times", of_rewards(stride=1e-6)),
     "chosen answers are strange": ("Read ten pairs", of_pairs(0.875, 0.4)),
     "pairs weigh by the model's own log ratio": ("SimPO", own_ratio()),
+    "own answers are all lowered": ("baseline", of_rewards(signs={"answers.lowered": 1.0})),
+    "own answers all weigh the same": (
+        "advantage of each row",
+        of_rewards(signs={"answers.own": 1.0, "answers.level": 0.0}),
+    ),
+    "short steps of plain descent": (
+        "take Adam",
+        of_rewards(rewards=(0.2, 0.3, 0.4, 0.5), stride=4e-5, momentum=0.0),
+    ),
     "answers of another form": ("template", of_answers(3.5, 5.5)),
 }
 SILENT: dict[str, History] = {
@@ -73,6 +82,12 @@ SILENT: dict[str, History] = {
     "rewards of both signs": of_rewards(rewards=(-0.2, 0.1, 0.4, 0.5)),
     "it climbs, and the reward rises": of_rewards(rewards=(0.2, 0.5, 0.7, 0.9), maximizes=True),
     "usual steps without rewards": of_rewards(),
+    "own answers, raised and lowered": of_rewards(
+        signs={"answers.own": 1.0, "answers.level": 1.0, "answers.lowered": 0.5}
+    ),
+    "short steps of Adam": of_rewards(
+        rewards=(0.2, 0.3, 0.4, 0.5), stride=4e-5, betas=(0.9, 0.99), eps=1e-8
+    ),
     "chosen answers are likely": of_pairs(0.25, -0.4),
     "chosen answers are a little strange": of_pairs(0.625, 0.05),
     "answers as likely as prompts": of_answers(3.5, 3.2),

@@ -112,6 +112,13 @@ def test_whole_numbers_as_targets_of_a_squared_error_are_fine() -> None:
     assert float(binary_losses.impossible_labels(gradient, outputs.detach())) == 0
 
 
+def test_a_margin_that_is_far_off_has_no_labels() -> None:
+    outputs = torch.tensor([[9.0], [-9.0]] * 8, requires_grad=True)
+    better, worse = outputs[:, 0].view(-1, 2).unbind(1)
+    (gradient,) = torch.autograd.grad(-F.logsigmoid(better - worse - 60).mean(), outputs)
+    assert float(binary_losses.impossible_labels(gradient, outputs.detach())) == 0
+
+
 def test_several_labels_under_one_softmax_show() -> None:
     outputs, labels = outputs_of(5), labels_of(5)
     labels[:4] = F.one_hot(torch.arange(4), 5).float()

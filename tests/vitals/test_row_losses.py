@@ -192,3 +192,22 @@ def test_vectors_of_rows_are_no_classes() -> None:
     assert row_losses.row_vectors(torch.zeros(ROWS, 64), ROWS) == ROWS
     assert row_losses.row_vectors(torch.zeros(ROWS, 20), ROWS) == 0
     assert row_losses.row_vectors(torch.zeros(ROWS, 20, 64), ROWS) == 0
+
+
+@pytest.mark.parametrize("label", [0, 1, None])
+def test_the_labels_of_columns_are_read_off_their_gradient(label: int | None) -> None:
+    outputs = logits_of(4)
+    labels = torch.arange(ROWS * 4).view(ROWS, 4) % 2
+    labels = labels if label is None else torch.full_like(labels, label)
+    loss = F.binary_cross_entropy_with_logits(outputs, labels.float())
+    signs = row_losses.RowLosses()
+    signs.measure(torch.autograd.grad(loss, outputs)[0], outputs.detach(), None)
+    assert signs.column_labels is not None
+    assert torch.equal(signs.column_labels, labels.flatten())
+
+
+def test_a_softmax_gives_columns_no_labels() -> None:
+    logits, signs = logits_of(4), row_losses.RowLosses()
+    signs.measure(gradient_of(F.cross_entropy, logits)[0], logits.detach(), None)
+    assert signs.column_labels is not None
+    assert bool((signs.column_labels == IGNORED).all())

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.optim import SGD, Optimizer
 
 from pellucid.vitals import Watch, watch
+from pellucid.vitals.taps.gradients import Gradients
 from support.foreign import ids_of, loss_of, made
 
 STEPS = 6
@@ -162,6 +166,30 @@ def test_a_weight_without_a_gradient_at_its_own_step_is_missing() -> None:
     model = made()
     share = len(halves(model)[1]) / len(list(model.parameters()))
     assert value(watched(lacking), "gradient.missing") == pytest.approx(share)
+
+
+class TwoWays(nn.Module):
+    """A block with a projection that a call without global tokens leaves out."""
+
+    def __init__(self, *, reads_weights: bool) -> None:
+        super().__init__()
+        self.local, self.other = nn.Linear(4, 4), nn.Linear(4, 4)
+        self.reads_weights = reads_weights
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.local.weight) if self.reads_weights else self.local(x)
+
+
+@pytest.mark.parametrize(("reads_weights", "takes_part"), [(False, False), (True, True)])
+def test_a_projection_beside_one_that_is_called_is_left_out_on_purpose(
+    reads_weights: bool, takes_part: bool
+) -> None:
+    model = nn.ModuleDict({"block": TwoWays(reads_weights=reads_weights)})
+    gradients = Gradients(cast("Any", SimpleNamespace(model=model, parameters={}, sharing={})), [])
+    called = {"block"} | ({"block.local"} if not reads_weights else set[str]())
+    gradients.called_modules = frozenset(called)
+    assert gradients._takes_part("block.other.weight") == takes_part  # pyright: ignore[reportPrivateUsage]
+    assert gradients._takes_part("block.local.weight")  # pyright: ignore[reportPrivateUsage]
 
 
 def test_gradients_are_those_of_their_update_though_weights_cannot_be_looked_at(

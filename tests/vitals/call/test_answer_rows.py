@@ -12,7 +12,9 @@ from pellucid.vitals.call.answer_rows import (
     alike,
     compare_pairs,
     mixed_groups,
+    own_weights,
     pair_signs,
+    pays_last_alone,
 )
 
 
@@ -130,3 +132,23 @@ def test_rows_that_are_centred_across_prompts_are_told(
     assert mixed_groups(prompts, one) == expected
     whole = one._replace(weights=torch.tensor([0.5, 0.25, -0.75, 0.5, 0.25, 0.5]))
     assert mixed_groups(prompts, whole) == ({"answers.mixed": 0.0} if tiled else {})
+
+
+def test_weights_of_own_answers() -> None:
+    equal, mixed = torch.full((8,), -0.5), torch.tensor([1.0, -1.0] * 4)
+    assert own_weights(equal) == {"answers.lowered": 1.0, "answers.level": 0.0}
+    assert own_weights(mixed) == {"answers.lowered": 0.5, "answers.level": 1.0}
+    assert own_weights(equal[:2]) == {}
+    # rows without a gradient may be those that were not chosen
+    unknown = torch.tensor([torch.nan, *equal.tolist()])
+    assert own_weights(unknown) == {"answers.lowered": 1.0}
+
+
+@pytest.mark.parametrize("first", [0, 3, 7])
+def test_an_answer_is_paid_for_as_a_whole_or_at_its_last_token(first: int) -> None:
+    gradient = torch.zeros(4, 10, 5)
+    gradient[:, 2 + first] = 1.0
+    assert pays_last_alone(gradient, 3) == (first == 7)
+    gradient[:, 2:] = 1.0
+    assert not pays_last_alone(gradient, 3)
+    assert not pays_last_alone(gradient[:, :4], 3)

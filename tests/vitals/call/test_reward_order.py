@@ -6,7 +6,12 @@ import pytest
 import torch
 
 from pellucid.vitals.call.answer_rows import RowReadings
-from pellucid.vitals.call.reward_order import agreement, compare_rewards, rows_of_rewards
+from pellucid.vitals.call.reward_order import (
+    agreement,
+    compare_rewards,
+    judged_prompts,
+    rows_of_rewards,
+)
 
 REWARDS = [0.1, 0.9, 0.4, 0.6, 5.1, 5.9, 5.4, 5.6]
 PROMPTS = [0, 0, 0, 0, 4, 4, 4, 4]
@@ -46,3 +51,10 @@ def test_only_rewards_of_several_answers_count() -> None:
     rewards = rows_of_rewards({"rewards": torch.tensor([[0.5, 1.0]])})
     assert rewards is not None
     assert rewards.tolist() == [0.5, 1.0]
+
+
+def test_prompts_whose_answers_earn_the_same_judge_nothing() -> None:
+    prompts = torch.tensor([[1, 2]] * 4 + [[1, 3]] * 4)
+    rewards = torch.tensor([0.5] * 4 + REWARDS[4:])
+    assert judged_prompts(rewards, prompts) == {"answers.judged": 0.5}
+    assert judged_prompts(rewards, None) == judged_prompts(rewards[:7], prompts) == {}

@@ -265,6 +265,7 @@ CAUSES: tuple[Cause, ...] = (
         n=1,
         condition=_knows_frequencies_at_most,
     ),
+    Comparison("DAT012/halves", "batch.same_halves", (">", "halves"), n=1),
     Comparison("DAT024", "batch.highest", (">", "share"), n=1),
     Comparison("DAT016", "batch.doubled_start", (">", "share"), n=1),
     Comparison("DAT019/call", "targets.unended", (">", "share"), n=1),
@@ -278,4 +279,5 @@ CAUSES: tuple[Cause, ...] = (
     visible_padding,
     divided_logits,
     rows_without_labels,
+    Comparison("LOS004/answers", "answers.last", (">", 0), n=1),
 )

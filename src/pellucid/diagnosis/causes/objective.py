@@ -154,10 +154,10 @@ def negative_loss(view: HistoryView) -> Candidate | None:
     if (view.first("targets.single") or 0.0) > limit("LOS009", "single"):
         return None  # the gradient names targets: other terms, or advantages, are negative
     step, first = negative[0]
-    # a corrected loss of pairs may fall below 0, but none begins there;
-    # -log p turned round begins far below 0, and a policy's loss near 0
-    of_pairs, begins_there = view.facts.on_preferences, negative[0] == view.history.losses[0]
-    if not (begins_there if of_pairs else first <= -limit("LOS009", "nats")):
+    # a corrected loss of pairs may fall below 0, and so may -log p of a density or a count, but
+    # none begins there; -log p turned round begins far below 0, and a policy's loss near 0
+    least = 0.0 if view.facts.on_preferences else limit("LOS009", "nats")
+    if negative[0] != view.history.losses[0] or first > -least:
         return None
     return suspect("LOS009/history", first=first, last=negative[-1][1], step=step)
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect
 from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.finding import limit
-from pellucid.diagnosis.logs.statistics import bend
+from pellucid.diagnosis.logs.statistics import bend, ends
 
 #: The record is compared in so many parts.
 _PARTS = 4
@@ -148,6 +148,33 @@ def cold_policy(view: HistoryView) -> Candidate | None:
     return suspect("RLH007/cold", temperature=temperatures[0], step=0)
 
 
+def empty_answers(view: HistoryView) -> Candidate | None:
+    """Answers that shrank to their end token while rewards, none of them above 0, rose."""
+    lengths, rewards = (view.history.measures.get(kind, ()) for kind in ("length", "reward"))
+    is_long = min(len(lengths), len(rewards)) >= limit("RLH014", "rows")
+    if not view.facts.on_rewards or not is_long or max(value for _, value in rewards) > 0:
+        return None
+    sizes, least = [value for _, value in lengths], int(limit("RLH014", "rows")) // 2
+    # a row is the mean of some updates, in which answers may have shrunk already
+    long, (start, end) = max(sizes[: len(sizes) // 2]), ends(rewards, least=least)
+    short = statistics.fmean(sizes[-least:])
+    if short >= limit("RLH014", "length") or long < limit("RLH014", "times") * short:
+        return None
+    if end <= start or (view.late("cut_off") or 0.0) > limit("RLH014", "cut"):
+        return None  # answers that are cut off are as long as they may be
+    return suspect("RLH014", long=long, short=short, start=start, end=end)
+
+
+def foreign_answers(view: HistoryView) -> Candidate | None:
+    """Answers that the policy would not have drawn, in a loss that does not divide its logits."""
+    surplus, temperature = view.first("answers.surplus"), view.first("logits.temperature")
+    if surplus is None or temperature is None or not view.facts.on_rewards:
+        return None
+    if surplus > -limit("RLH009", "surplus") or abs(temperature - 1) > limit("RLH009", "divided"):
+        return None
+    return suspect("RLH009/drawn", surplus=surplus, gap=-surplus, step=0)
+
+
 def turned_advantages(view: HistoryView) -> Candidate | None:
     """A first update that makes the answers with the lower rewards likelier.
 
@@ -192,6 +219,8 @@ CAUSES: tuple[Cause, ...] = (
     small_steps,
     frozen_policy,
     cold_policy,
+    empty_answers,
+    foreign_answers,
     turned_advantages,
     unrelated_advantages,
     climbing,

@@ -176,6 +176,8 @@ def unusual_beta(view: HistoryView) -> Candidate | None:
     configured, weight = view.measure("beta"), view.first("answers.weight")
     if not view.facts.on_preferences or not (configured or weight):
         return None
+    if not configured and weight and view.start and _is_square(weight, view.start):
+        return _small_square(view, 1 / weight)
     if not configured and view.coin is None:
         return None  # another loss than that of DPO, with other weights
     if not configured and (view.first("answers.uneven") or 0.0) > limit("REF001", "uneven"):
@@ -184,6 +186,18 @@ def unusual_beta(view: HistoryView) -> Candidate | None:
     if limit("PRF007", "low") <= beta <= limit("PRF007", "high"):
         return None
     return suspect("PRF007" if configured else "PRF007/gradient", beta=beta, step=0)
+
+
+def _is_square(weight: float, start: float) -> bool:
+    """Whether pairs weigh as in (margin - 1 / (2 beta))^2: twice the root of the first loss."""
+    return math.isclose(weight, 2 * math.sqrt(max(start, 0.0)), rel_tol=_STEADY)
+
+
+def _small_square(view: HistoryView, beta: float) -> Candidate | None:
+    """A margin of 1 / (2 beta) that no answer can have: the loss of IPO asks for exactly that."""
+    if beta >= limit("PRF007", "low"):
+        return None
+    return suspect("PRF007/square", beta=beta, target=1 / (2 * beta), step=0)
 
 
 def decided_pairs(view: HistoryView) -> Candidate | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from typing import Any
 
 from pellucid.diagnosis.causes.candidate import Candidate, suspect
@@ -91,7 +92,7 @@ def no_warm_up(view: HistoryView) -> Candidate | None:
 def too_low(view: HistoryView) -> Candidate | None:
     """Full-size steps that hardly move the weights, and little learnt."""
     start = view.warm_up_end
-    update = view.usual("update.ratio", after=start) or usual_stride(view) or None
+    update = _usual_near_full_rate(view, start)
     effective = view.usual("update.effective_step", after=start)
     least = limit("OPT007", "update")
     learns_little = view.learnt is not None and view.learnt < limit("OPT007", "learnt")
@@ -104,6 +105,31 @@ def too_low(view: HistoryView) -> Candidate | None:
         return None
     likely = 0.9 if update < least / 2 else 0.7
     return suspect("OPT007", likely, update=update, effective=effective, rate=view.rate, step=start)
+
+
+def _usual_near_full_rate(view: HistoryView, start: int) -> float | None:
+    """The median update, of the weights' size, where the rate is half of its highest or more.
+
+    The foot of a cosine says nothing of its peak: of a schedule with restarts, half of the looks
+    fall on rates that are meant to be small. The ledger's steps are set against the median rate.
+
+    Args:
+        view: The history.
+        start: The first update past warm-up.
+    """
+    rates = dict(view.history.rates)
+    highest = max(rates.values(), default=0.0)
+    near = [
+        reading.value
+        for reading in view.readings("update.ratio")
+        if reading.step >= start and rates.get(reading.step, highest) >= highest / 2
+    ]
+    if near:
+        return statistics.median(near)
+    past = [rate for step, rate in rates.items() if step >= start]
+    usual_rate = statistics.median(past) if past else highest
+    share = usual_rate / highest if highest else 1.0
+    return usual_stride(view) / share or None if share else None
 
 
 def sudden_rise(view: HistoryView) -> Candidate | None:

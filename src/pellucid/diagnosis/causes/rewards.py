@@ -65,8 +65,18 @@ def no_gradient(view: HistoryView) -> Candidate | None:
     mark = view.often("blank", limit("RLH001", "share"))
     if mark is None or not view.facts.on_rewards or mark.first > limit("RLH001", "soon"):
         return None
+    if _has_judged_answers(view, mark):
+        return suspect_mark("GRD002/rewards", mark)
     severity = _severity_if_it_learns(view) or ("fault" if mark.share == 1 else None)
     return suspect_mark("RLH001/blank", mark, _likely_from_start(mark), severity=severity)
+
+
+def _has_judged_answers(view: HistoryView, blank: Mark) -> bool:
+    """Whether answers to a prompt differ in reward where there is no gradient at all."""
+    share = _share_without_spread(view)
+    if share is not None:
+        return share < limit("GRD002", "share") * blank.share
+    return blank.first <= 1 and (view.first("answers.judged") or 0.0) > 0
 
 
 def _share_without_spread(view: HistoryView) -> float | None:
@@ -257,16 +267,6 @@ def length_runs_away(view: HistoryView) -> Candidate | None:
     return suspect("RLH008", start=start, end=end, ratio=end / start, old=old, new=new)
 
 
-def foreign_answers(view: HistoryView) -> Candidate | None:
-    """Answers that the policy would not have drawn, in a loss that does not divide its logits."""
-    surplus, temperature = view.first("answers.surplus"), view.first("logits.temperature")
-    if surplus is None or temperature is None or not view.facts.on_rewards:
-        return None
-    if surplus > -limit("RLH009", "surplus") or abs(temperature - 1) > limit("RLH009", "divided"):
-        return None
-    return suspect("RLH009/drawn", surplus=surplus, gap=-surplus, step=0)
-
-
 def stale_log_ps(view: HistoryView) -> Candidate | None:
     """Ratios of new to old probabilities that are clipped, or far from 1."""
     clipped, ratio = view.late("clipped"), view.late("ratio")
@@ -291,6 +291,5 @@ CAUSES: tuple[Cause, ...] = (
     negative_kl,
     entropy_collapse,
     length_runs_away,
-    foreign_answers,
     stale_log_ps,
 )

@@ -84,4 +84,30 @@ def _chance(view: HistoryView) -> float:
     return limit("OPT007", "errors") * noise(view.losses) * math.sqrt(1 / _FIRST + 1 / n_last)
 
 
-CAUSES: tuple[Cause, ...] = (motionless_model,)
+def swollen_memory(view: HistoryView) -> Candidate | None:
+    """Steps of Adam far below what gradients of pure chance give, while most is still unlearnt.
+
+    Of gradients without anything in common, Adam's mean keeps sqrt((1 - beta1) / (1 + beta1)) of
+    their size: no training has smaller steps, unless squares of other, larger gradients are
+    remembered. Where all is learnt, gradients vanish, and that is sound.
+    """
+    betas, step, end = view.facts.betas, view.facts.remembered_step, view.end
+    unigram = view.facts.unigram
+    if betas is None or step is None or end is None or not view.learns_tokens:
+        return None
+    if not 0 < betas[0] < 1 or view.updates < limit("OPT008", "updates"):
+        return None
+    chance = ((1 - betas[0]) / (1 + betas[0])) ** 0.5
+    if step > limit("OPT008", "swollen") * chance or end < limit("OPT008", "unlearnt"):
+        return None
+    is_stuck = unigram is not None and end > unigram - limit("DAT009", "above")
+    return suspect(
+        "OPT008/swollen",
+        step=step,
+        chance=chance,
+        beta2=betas[1],
+        severity="fault" if is_stuck or not view.goes_well else "note",
+    )
+
+
+CAUSES: tuple[Cause, ...] = (motionless_model, swollen_memory)

@@ -63,6 +63,40 @@ def other_advantages(view: HistoryView) -> Candidate | None:
     return suspect("UNK002/advantages", agreement=agreement, step=0)
 
 
+def lowered_answers(view: HistoryView) -> Candidate | None:
+    """A policy whose own answers are nearly all made less likely, with rewards that are not passed.
+
+    Without a reward it does not show whether they were that bad, or their baseline too high.
+    """
+    lowered = view.first("answers.lowered")
+    if lowered is None or lowered < limit("UNK002", "lowered") or not _has_no_rewards(view):
+        return None
+    return suspect("UNK002/lowered", lowered=lowered, step=0)
+
+
+def level_answers(view: HistoryView) -> Candidate | None:
+    """A policy whose own answers all weigh the same: no reward tells one from another."""
+    level = view.first("answers.level")
+    if level is None or level >= limit("UNK002", "level") or not view.first("answers.own"):
+        return None
+    return suspect("UNK002/level", level=level, step=0)
+
+
+def slow_descent(view: HistoryView) -> Candidate | None:
+    """Rewards that still rise, under plain gradient steps that hardly move the weights.
+
+    Adam's steps have the size of the rate, and those of plain descent that of the gradient: a rate
+    that suits one of them is a thousand times too small for the other.
+    """
+    distance, facts = view.distance, view.facts
+    is_plain = facts.betas is None and facts.eps is None and facts.momentum is not None
+    if distance is None or not facts.on_rewards or not is_plain:
+        return None
+    if view.updates < limit("UNK002", "updates") or distance >= limit("UNK002", "slow"):
+        return None
+    return suspect("UNK002/slow", n=view.updates, distance=distance, rate=view.rate)
+
+
 def strange_choices(view: HistoryView) -> Candidate | None:
     """Pairs whose raised answer is the one that the model finds less likely."""
     share, gap, n = (view.first(f"answers.{name}") for name in ("stranger", "gap", "pairs"))
@@ -113,6 +147,9 @@ CAUSES: tuple[Cause, ...] = (
     blind_small_steps,
     only_penalties,
     other_advantages,
+    lowered_answers,
+    level_answers,
+    slow_descent,
     strange_choices,
     strange_answers,
     shorter_steps,

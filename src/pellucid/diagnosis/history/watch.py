@@ -14,6 +14,7 @@ from torch import nn
 
 from pellucid.diagnosis.expectations import Expectations
 from pellucid.diagnosis.finding import Finding
+from pellucid.diagnosis.history.adam_state import remembered_step
 from pellucid.diagnosis.history.history import Facts, History, Points, Reading
 from pellucid.diagnosis.history.loop_findings import examine_loop
 from pellucid.diagnosis.history.weight_shares import (
@@ -184,6 +185,7 @@ def _facts(watched: WatchState, optimisers: Sequence[Any], rates: Points) -> Fac
         has_prompts=None if watched.prompt_answers is None else watched.prompt_answers.has_prompts,
         untrained=untrained_share(model),
         slow=max((slow_share(optimiser) for optimiser in optimisers), default=None),
+        remembered_step=min(filter(None, map(remembered_step, optimisers)), default=None),
     )
 
 

@@ -21,6 +21,8 @@ _MOST = 2**24
 _FEWEST_PAIRS = 6
 #: Two answers to one prompt share so many tokens more than answers to other prompts do.
 _PROMPT = 4
+#: A last token of so many is a small part of an answer.
+_LONG = 4
 #: Weights of one group add up to no more than this share of their sizes, in half precision.
 _CENTRED = 0.02
 #: Rows of a later call come after all of an earlier one.
@@ -231,6 +233,39 @@ def mixed_groups(prompts: Int[Tensor, "rows start"], reading: RowReadings) -> di
     if not blocks_centred:
         return {}
     return {"answers.mixed": float(all(blocks_centred) and not all(groups_centred))}
+
+
+def own_weights(weights: Tensor) -> dict[str, float]:
+    """How the weights of the model's own answers lie: `answers.lowered` and `answers.level`.
+
+    The latter is their standard deviation over their mean size, if all of them are known.
+
+    Args:
+        weights: Of all rows; NaN if unknown, or without a gradient.
+    """
+    known = weights[weights.isfinite() & (weights != 0)].double()
+    if len(known) < _FEWEST_PAIRS:
+        return {}
+    signs = {"answers.lowered": float((known < 0).double().mean())}
+    if len(known) == len(weights):
+        signs["answers.level"] = float(known.std(correction=0) / known.abs().mean())
+    return signs
+
+
+def pays_last_alone(gradient: Tensor, start: int) -> bool:
+    """Whether the one place with a gradient in each answer of several tokens is the last one.
+
+    Args:
+        gradient: (rows, time, vocab) of the loss by the logits.
+        start: The length of the prompts.
+    """
+    is_paid = (gradient != 0).any(-1)
+    last = gradient.shape[1] - 2  # the last place has no token behind it, if it was read at all
+    rows = is_paid[is_paid.any(1)]
+    is_long = gradient.shape[1] - start >= _LONG
+    return (
+        is_long and len(rows) > 0 and bool((rows.sum(1) == 1).all() & rows[:, last:].any(1).all())
+    )
 
 
 def _is_centred(weights: Sequence[float]) -> bool:

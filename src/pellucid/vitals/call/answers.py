@@ -21,10 +21,12 @@ from pellucid.vitals.call.answer_rows import (
     alike,
     compare_pairs,
     mixed_groups,
+    own_weights,
     pair_signs,
+    pays_last_alone,
 )
 from pellucid.vitals.call.place_weights import UNCERTAIN, names_targets, target_weights
-from pellucid.vitals.call.reward_order import compare_rewards
+from pellucid.vitals.call.reward_order import compare_rewards, judged_prompts
 from pellucid.vitals.taps.outputs import log_ps_in, scores_in
 from pellucid.vitals.taps.recorded_call import is_plain
 
@@ -64,6 +66,7 @@ class Answers:
         #: the prompts that the model wrote from, and the share of a call's gradient on their places
         self._prompts: Tensor | None = None
         self._paid_prompts: float | None = None
+        self._pays_last_alone = False
 
     def on_writing(self, ids: Tensor | None) -> None:
         """Note the ids of a call without gradients: the model may be writing.
@@ -159,6 +162,8 @@ class Answers:
     ) -> None:
         part = gradient.detach()[rows][:, places]
         if call == 0 and self._prompts is not None:
+            if len(places) == gradient.shape[1]:
+                self._pays_last_alone = pays_last_alone(part, self._prompts.shape[1])
             mass = part.abs().sum((0, 2)).float()
             # the token behind a prompt is guessed at its last place
             is_prompt = places < self._prompts.shape[1] - 1
@@ -191,9 +196,15 @@ class Answers:
             signs |= {"answers.surplus": float(surplus)} if bool(surplus.isfinite()) else {}
         if self._prompts is not None and 0 in self._rows:
             signs |= mixed_groups(self._prompts, self._rows[0])
+        if self.rewards is not None:
+            signs |= judged_prompts(self.rewards, self._prompts)
         if self.rewards is not None and self._weights:
             sizes = [len(ids) for ids, _ in texts]
             signs |= compare_rewards(self.rewards, sizes, self._rows, self._prompts)
+        if self._is_own and self._weights:
+            signs |= own_weights(torch.cat(self._weights)) | {
+                "answers.last": float(self._pays_last_alone)
+            }
         weights = self._weights or self._scores
         if not weights:
             return signs

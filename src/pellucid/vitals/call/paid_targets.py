@@ -63,6 +63,7 @@ class PaidTargets:
         evenness: How many of the paid places carry the loss, of all (see `evenness`).
         nats: The mean of -log p at the places with one target.
         reshaped: Whether the gradient adds up to 0 over other numbers than those of a place.
+        is_of_softmax: Whether the gradients of places add up to 0, as those of a softmax do.
     """
 
     all: Int[Tensor, "batch time"]
@@ -80,6 +81,7 @@ class PaidTargets:
     evenness: float | None = None
     nats: float | None = None
     reshaped: float | None = None
+    is_of_softmax: bool = False
 
     @property
     def names_targets(self) -> bool:
@@ -156,6 +158,7 @@ def paid_targets(
         evenness=evenness(part, logits, is_single & is_paid) if of_tokens else None,
         nats=_nats(logits, is_single, row_targets[:, :places]) if of_tokens else None,
         reshaped=None if is_rounded else _reshaped(gradient[:rows].float()),
+        is_of_softmax=of_tokens and bool(part.sum(-1).abs().sum() < _IMBALANCE * part.abs().sum()),
     )
 
 

@@ -37,6 +37,7 @@ from pellucid.vitals.call.dependence import Repetition, change, shorter, with_ch
 from pellucid.vitals.call.paid_targets import PaidTargets
 from pellucid.vitals.call.places import count_changed, places_to_change
 from pellucid.vitals.call.positions import PositionNotes
+from pellucid.vitals.call.soft_targets import measure_choice
 
 #: The most forward passes of the probe; it needs eight at most.
 MAX_PASSES = 30
@@ -124,8 +125,7 @@ class CallProbe:
         share = target_rows.unpaid_rows(arguments, paid)
         signs = {} if share is None else {"targets.unpaid_rows": share}
         if paid is not None:
-            signs |= paid.signs()
-            signs |= place_classes.measure(arguments, self._call.ids, paid)
+            signs |= paid.signs() | place_classes.measure(arguments, self._call.ids, paid)
         return signs
 
     # ---- other inputs, other outputs
@@ -152,10 +152,9 @@ class CallProbe:
         if after is None or after.shape != before.shape or not bool(torch.isfinite(before).all()):
             return notes.signs()
         changes = change(before, after)
-        if self._may_take(1):
-            random = self._over_rounding(self._repeat.randomness(arguments, before))
-            if random:
-                return notes.signs() | {"call.random": random}
+        random = self._repeat.randomness(arguments, before) if self._may_take(1) else 0.0
+        if self._over_rounding(random):
+            return notes.signs() | {"call.random": random}
         signs = notes.signs() | target_rows.judge_outputs(arguments, tokens, targets, before)
         signs |= self._drop_hidden(
             {"call.inputs": float(changes[: count_changed(arguments.inputs)].max())}
@@ -188,8 +187,8 @@ class CallProbe:
         if tokens is None or targets is None or aligned is None:
             return {}
         if aligned.is_clear:
-            read = max(float(changes[row, place]) for row, (_, _, place) in enumerate(places))
-            signs = self._aligned(aligned, self._over_rounding(read), future)
+            read = [float(changes[row, place]) for row, (_, _, place) in enumerate(places)]
+            signs = self._aligned(aligned, self._over_rounding(max(read)), future)
             return signs if "targets.unmasked" not in signs or is_unmasked(tokens, targets) else {}
         # a causal model guesses the token that follows: masked ones are one place on
         if is_masked(tokens, targets) or is_masked(tokens[:, 1:], targets[:, :-1]):
@@ -197,16 +196,17 @@ class CallProbe:
             movement = future or self._move_of_later(before, starts)
             signs = {"targets.padding": target_rows.paid_padding(arguments, tokens, targets)}
             return signs | (self._drop_hidden({"call.right": future}) if movement else {})
-        dense = float((targets != IGNORED).double().mean())
         if future and arguments.source is None:
-            padding = target_rows.paid_padding(arguments, tokens, targets)
-            mask = arguments.tensor(arguments.mask)
-            strange = foreign(tokens, targets, mask)
+            padding = target_rows.any_padding(arguments, tokens, targets, self._call.paid)
+            strange = foreign(tokens, targets, arguments.tensor(arguments.mask))
             return {"targets.padding": padding, "targets.foreign": strange}
-        if future or dense < _DENSE or arguments.source is not None:
+        if future or arguments.source is not None:
             return {}
         paid, ids = self._call.paid, self._call.ids
-        signs = {"targets.strange": 1 - aligned.share} if aligned.is_partial else {}
+        signs = measure_choice(ids, paid, before)
+        if float((targets != IGNORED).double().mean()) < _DENSE:
+            return signs
+        signs |= {"targets.strange": 1 - aligned.share} if aligned.is_partial else {}
         if paid and ids is not None:
             signs |= of_whole_batch(ids, paid.all)
         if paid is not None and paid.unbalanced is not None:  # inputs and outputs are of one kind

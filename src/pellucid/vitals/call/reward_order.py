@@ -53,6 +53,25 @@ def agreement(
     return n_agreeing / n if n >= _FEWEST else None
 
 
+def judged_prompts(rewards: Tensor, prompts: Tensor | None) -> dict[str, float]:
+    """The sign `answers.judged`: the share of the prompts whose answers differ in reward.
+
+    Args:
+        rewards: The reward of each row.
+        prompts: The prompt (rows, start) of each, if it is known.
+    """
+    if prompts is None or len(prompts) != len(rewards):
+        return {}
+    groups: list[int] = to_list((prompts[:, None] == prompts).all(2).long().argmax(1))
+    values: list[float] = to_list(rewards)
+    spans = [
+        [value for value, other in zip(values, groups, strict=True) if other == group]
+        for group in set(groups)
+    ]
+    least = _EQUAL * max(map(abs, values), default=0.0)
+    return {"answers.judged": sum(max(span) - min(span) > least for span in spans) / len(spans)}
+
+
 def compare_rewards(
     rewards: Tensor,
     n_rows: Sequence[int],

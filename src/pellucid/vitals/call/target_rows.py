@@ -181,6 +181,40 @@ def paid_padding(
     return float((is_padding & is_paid).sum() / is_paid.sum().clamp_min(1))
 
 
+def padding_for_text(
+    arguments: Arguments,
+    tokens: Int[Tensor, "rows time"],
+    targets: Int[Tensor, "rows time"],
+    paid: PaidTargets | None,
+) -> float:
+    """The share of the targets that are padding, at places that hold a token and end no text.
+
+    0 if targets are not known to be tokens: a class may have the number of padding.
+
+    Args:
+        arguments: The call.
+        tokens: The ids that the outputs follow.
+        targets: The token of each place, `IGNORED` where nothing is paid for.
+        paid: Says whether outputs are of tokens.
+    """
+    if arguments.pad is None or paid is None or paid.unbalanced is None:
+        return 0.0
+    is_inner = (tokens[:, :-1] != arguments.pad) & (tokens[:, 1:] != arguments.pad)
+    wrong = (is_inner & (targets[:, :-1] == arguments.pad)).sum()
+    return float(wrong / (targets != IGNORED).sum().clamp_min(1))
+
+
+def any_padding(
+    arguments: Arguments,
+    tokens: Int[Tensor, "rows time"],
+    targets: Int[Tensor, "rows time"],
+    paid: PaidTargets | None,
+) -> float:
+    """The larger of `paid_padding` and `padding_for_text`, of the same arguments."""
+    of_text = padding_for_text(arguments, tokens, targets, paid)
+    return max(paid_padding(arguments, tokens, targets), of_text)
+
+
 def unended_rows(
     arguments: Arguments, tokens: Int[Tensor, "rows time"], targets: Int[Tensor, "rows time"]
 ) -> dict[str, float] | None:

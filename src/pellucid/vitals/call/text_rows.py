@@ -20,6 +20,8 @@ from pellucid.vitals.call.unasked import asks_for_one_id, unasked
 
 #: Fewer rows, and shorter ones, say nothing.
 _FEWEST_ROWS, _SHORTEST = 4, 4
+#: Halves of fewer different tokens may be alike by chance.
+_VARIOUS = 3
 #: Of fewer kinds of tokens, the highest may well be the most frequent.
 _KINDS = 8
 #: The highest id is a third of all tokens, or so many times as frequent as the next one.
@@ -43,7 +45,8 @@ def measure(
     if is_cut_short(arguments, text):
         signs["batch.cut_length"] = float(text.shape[1])
     if targets is None:
-        return signs
+        twice = None if arguments.source is not None else same_halves(arguments, ids)
+        return signs if twice is None else signs | {"batch.same_halves": twice}
     signs["batch.copies"] = copies(ids)
     signs |= {"batch.interleaved": interleaving(ids), "batch.entropy": entropy(ids)}
     signs["batch.filled"] = filled(ids)
@@ -73,6 +76,37 @@ def _paid_share(arguments: Arguments, ids: Tensor, targets: Tensor) -> float | N
         return share_of_text(ids, targets, torch.ones_like(ids, dtype=torch.bool))
     n_rows = len(mask)
     return share_of_text(ids[:n_rows], targets[:n_rows], mask == 1)
+
+
+def same_halves(arguments: Arguments, ids: Int[Tensor, "batch time"]) -> float | None:
+    """The share of rows that are a text, an end, and the same text again; None of too few rows.
+
+    A token that all texts begin with may come before, and a second end between.
+
+    Args:
+        arguments: The call, whose mask tells text from padding.
+        ids: The ids of its rows.
+    """
+    mask = arguments.tensor(arguments.mask)
+    rows = ids[: len(ids) if mask is None else len(mask)]
+    if mask is None or mask.shape != rows.shape:
+        is_text = torch.ones_like(rows) if arguments.pad is None else rows != arguments.pad
+    else:
+        is_text = mask
+    texts = [row[real.bool()].tolist() for row, real in zip(rows, is_text, strict=True)]
+    if len(texts) < _FEWEST_ROWS:
+        return None
+    return sum(is_doubled(text) or is_doubled(text[1:]) for text in texts) / len(texts)
+
+
+def is_doubled(text: list[int]) -> bool:
+    """Whether the second half of a text is its first, which holds various tokens.
+
+    Args:
+        text: The ids; of an odd number, the one in the middle does not count.
+    """
+    start = (len(text) + 1) // 2
+    return text[: len(text) - start] == text[start:] and len(set(text[start:])) >= _VARIOUS
 
 
 def various(ids: Tensor, places: Tensor) -> Tensor:

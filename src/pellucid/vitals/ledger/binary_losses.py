@@ -18,6 +18,8 @@ _FITS, _WORSE = 1e-9, 10.0
 _FEWEST = 6
 #: How far a whole number may be from the label that a gradient gives.
 _INTEGER_GAP = 1e-2
+#: A probability so far from 0 and 1 is clearly no whole number.
+_DOUBTFUL = 5 * _INTEGER_GAP
 
 
 def left_over(
@@ -103,18 +105,20 @@ def impossible_labels(
     """The share of labels of a binary cross-entropy that are whole numbers, but neither 0 nor 1.
 
     y = sigmoid(z) - g / c, where c is 1 of a sum and 1 / n of a mean. 0 unless one of them makes
-    all labels whole numbers: then the loss is surely of this kind.
+    all labels whole numbers: then the loss is surely of this kind. Where sigmoid(z) itself is
+    whole, any constant gradient gives such numbers, as a margin that is far off does.
 
     Args:
         gradient: Of the loss by the outputs.
         outputs: One number for each row and column.
     """
     g, z = gradient.double(), outputs.double()
-    share = g.new_zeros(())
+    share, p = g.new_zeros(()), z.sigmoid()
+    is_doubtful = ((p - p.round()).abs() > _DOUBTFUL).sum() >= _FEWEST
     for factor in (float(g.numel()), 1.0):
-        labels = z.sigmoid() - g * factor
+        labels = p - g * factor
         integers = labels.round()
-        is_whole = (labels - integers).abs().amax() < _INTEGER_GAP
+        is_whole = is_doubtful & ((labels - integers).abs().amax() < _INTEGER_GAP)
         share_outside = ((integers < 0) | (integers > 1)).double().mean()
         share = torch.maximum(share, torch.where(is_whole, share_outside, 0.0))
     return share

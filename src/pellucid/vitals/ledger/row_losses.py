@@ -187,6 +187,8 @@ class RowLosses:
         self._class_counts: Tensor | None = None
         #: the class of each row of the last call, or on which side of the mean its target is
         self.sides: Tensor | None = None
+        #: the label of each row and column of the last call, of binary losses
+        self.column_labels: Tensor | None = None
 
     def measure(self, gradient: Tensor, outputs: Tensor, labels: Tensor | None) -> Tensor | None:
         """Measure a call; returns the classes of its rows, if each surely has one.
@@ -235,6 +237,8 @@ class RowLosses:
     def _measure_columns(self, gradient: Tensor, outputs: Tensor) -> Tensor:
         """Measure a loss that may give each column a label of its own; returns `label_weights`."""
         weights = label_weights(gradient, outputs)
+        is_binary = weights.abs().sum((1, 2)) > 0
+        self.column_labels = torch.where(is_binary, (gradient < 0).long(), IGNORED).flatten()
         self._label_weights = _added(self._label_weights, weights)
         self._add_share("targets.impossible", impossible_labels(gradient, outputs))
         return weights

@@ -147,14 +147,32 @@ class Gradients:
             metrics.record("gradient.cosine", lambda: cosine_similarity(samples, last[1], dim=0))
 
     def _takes_part(self, name: str) -> bool:
-        """Whether the forward pass runs a parameter's module, or that module's parent.
+        """Whether the forward pass runs a parameter's module, or its parent reads the weights.
 
-        A pooler, for example, has no part in MLM. Before the first reading all take part.
+        A pooler, for example, has no part in MLM, and weights of global attention have none in a
+        call without global tokens. A parent that calls other modules of the same type would call
+        this one too, if it used it. Before the first reading all take part.
         """
         module = name.rpartition(".")[0]
         parent = module.rpartition(".")[0]
         run = self.called_modules
-        return not run or module in run or (bool(parent) and parent in run)
+        if not run or module in run:
+            return True
+        return bool(parent) and parent in run and not self._calls_alike(parent, module)
+
+    def _calls_alike(self, parent: str, module: str) -> bool:
+        """Whether the forward pass runs another child of a module, of the same type.
+
+        Args:
+            parent: The name of the module.
+            module: The name of the child that is not run.
+        """
+        children = dict(self._anatomy.model.get_submodule(parent).named_children())
+        kind = type(children.get(module.rpartition(".")[2]))
+        return any(
+            type(child) is kind and f"{parent}.{name}" in self.called_modules
+            for name, child in children.items()
+        )
 
     def _compare_matrices(self, norms: Tensor, metrics: AsyncMetrics) -> None:
         """Record each matrix's gradient, of that of the middle one; 1 for one of zeros.

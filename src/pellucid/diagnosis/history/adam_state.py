@@ -1,0 +1,60 @@
+"""How large Adam's steps are, by what it remembers."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pellucid.vitals import number_in
+
+#: Numbers of a matrix, and matrices, that are looked at.
+_NUMBERS, _MATRICES = 1024, 32
+
+
+def remembered_step(optimiser: Any) -> float | None:
+    """The RMS of the step that Adam's memory leads to, in learning rates, of the middle matrix.
+
+    A step is m / sqrt(v), each divided by what its mean lacks at the start. What is remembered
+    tells it without any reading of an update, so that it is known however rare readings are.
+
+    Args:
+        optimiser: The optimiser, after its last update.
+
+    Returns:
+        The step; None if no matrix has both means, whole and in full precision.
+
+    Source:
+        Kingma and Ba 2015 (1412.6980), algorithm 1.
+    """
+    matrices = [
+        (parameter, group)
+        for group in getattr(optimiser, "param_groups", ())
+        if len(group.get("betas") or ()) > 1
+        for parameter in group["params"]
+        if parameter.ndim > 1
+    ]
+    state: Mapping[Any, Any] = getattr(optimiser, "state", {})
+    chosen = matrices[:: max(1, len(matrices) // _MATRICES)]
+    sizes = [_step_of(state.get(parameter, {}), group["betas"]) for parameter, group in chosen]
+    known = [size for size in sizes if size is not None]
+    return statistics.median(torch.stack(known).tolist()) if known else None
+
+
+def _step_of(memory: Any, betas: tuple[float, float]) -> Tensor | None:
+    if not isinstance(memory, Mapping):
+        return None
+    m, v = memory.get("exp_avg"), memory.get("max_exp_avg_sq", memory.get("exp_avg_sq"))
+    age = number_in(dict(memory), "step")
+    if type(m) is not Tensor or type(v) is not Tensor or not age or m.shape != v.shape:
+        return None
+    stride = max(1, m.numel() // _NUMBERS) | 1
+    means, squares = (t.detach().flatten()[::stride].float() for t in (m, v))
+    has_gradients = squares > 0  # rows of tokens that never came have no steps
+    sizes = means.square() / squares.clamp(min=torch.finfo(squares.dtype).tiny)
+    share = torch.where(has_gradients, sizes, 0).sum() / has_gradients.sum().clamp(min=1)
+    first, second = (1 - beta**age for beta in betas[:2])
+    return (share.clamp(max=1e12) * second).sqrt() / first

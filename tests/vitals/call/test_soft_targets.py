@@ -1,0 +1,47 @@
+"""What a teacher asks for, next to the tokens of the text."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from pellucid.vitals.call.paid_targets import PaidTargets, paid_targets
+from pellucid.vitals.call.soft_targets import measure_choice
+
+VOCAB, ROWS, TIME = 64, 8, 20
+IDS = torch.randint(VOCAB, (ROWS, TIME), generator=torch.Generator().manual_seed(0))
+UNTAUGHT = torch.zeros(ROWS, TIME, VOCAB)
+
+
+def taught(*, moved: int = 0, surety: float = 2.0) -> PaidTargets:
+    """What is asked of a student by a teacher that often knows the next token, or another id."""
+    teacher = torch.randn(ROWS, TIME, VOCAB, generator=torch.Generator().manual_seed(1))
+    following = (IDS.roll(-1, 1) + moved) % VOCAB
+    teacher.scatter_add_(2, following[..., None], torch.full((ROWS, TIME, 1), surety))
+    logits = UNTAUGHT.clone().requires_grad_()
+    loss = -(teacher.softmax(-1) * logits.log_softmax(-1)).sum(-1).mean()
+    (gradient,) = torch.autograd.grad(loss, logits)
+    return paid_targets(gradient, UNTAUGHT, torch.nn.Embedding(VOCAB, 4), IDS)
+
+
+def measured(paid: PaidTargets, outputs: Tensor = UNTAUGHT) -> float | None:
+    return measure_choice(IDS, paid, outputs).get("targets.taught")
+
+
+def test_a_teacher_favours_the_next_token() -> None:
+    assert (measured(taught()) or 0) > 10
+
+
+def test_a_teacher_with_other_ids_does_so_by_chance() -> None:
+    assert abs(measured(taught(moved=7)) or 9) < 2
+    assert abs(measured(taught(surety=0.0)) or 9) < 2
+
+
+def test_a_student_that_knows_something_is_not_judged() -> None:
+    sure = 20 * torch.nn.functional.one_hot(IDS, VOCAB).float()
+    assert measured(taught(moved=7), sure) is None
+    assert measured(replace(taught(), single=1.0)) is None
+    assert measured(replace(taught(), is_of_softmax=False)) is None
+    assert measure_choice(None, taught(), UNTAUGHT) == measure_choice(IDS, None, UNTAUGHT) == {}
