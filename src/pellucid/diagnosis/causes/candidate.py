@@ -136,6 +136,16 @@ def goes_badly(view: HistoryView) -> bool:
     return not view.goes_well
 
 
+def name_cause(key: str) -> str:
+    """The title of a code, and which of its causes it is: one that raises is called no more.
+
+    Args:
+        key: the key of its message, such as "LOS019/labels".
+    """
+    code, _, variant = key.partition("/")
+    return read_codes()[code].title + (f" ({variant})" if variant else "")
+
+
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """A cause that shows in one number: a vital sign, or a value of the setup.
@@ -168,7 +178,7 @@ class Comparison:
 
     @property
     def __name__(self) -> str:
-        return read_codes()[self.key.partition("/")[0]].title
+        return name_cause(self.key)
 
     def __call__(self, view: HistoryView) -> Candidate | None:
         """The candidate if the number and the condition hold; None otherwise."""

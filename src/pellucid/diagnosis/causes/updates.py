@@ -10,9 +10,9 @@ import math
 import statistics
 from dataclasses import dataclass
 
-from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect, suspect_mark
+from pellucid.diagnosis.causes.candidate import Candidate, Cause, name_cause, suspect, suspect_mark
 from pellucid.diagnosis.causes.history_view import HistoryView
-from pellucid.diagnosis.finding import Severity, limit, read_codes
+from pellucid.diagnosis.finding import Severity, limit
 from pellucid.vitals import Mark, MarkName
 
 
@@ -32,7 +32,7 @@ class Sighting:
 
     @property
     def __name__(self) -> str:
-        return read_codes()[self.key.partition("/")[0]].title
+        return name_cause(self.key)
 
     def __call__(self, view: HistoryView) -> Candidate | None:
         """The candidate if the mark was seen often enough; None otherwise."""
