@@ -119,7 +119,8 @@ class Muon(Optimizer):
         momentum: float,
         weight_decay: float,
         newton_schulz_steps: int,
-        orthogonalise: Orthogonaliser,
+        dtype: torch.dtype = torch.bfloat16,
+        fused: bool = True,
         owners: Owners | None = None,
     ) -> None:
         """Make an optimiser of matrices.
@@ -130,11 +131,12 @@ class Muon(Optimizer):
             momentum: mu.
             weight_decay: decoupled, as in AdamW.
             newton_schulz_steps: iterations of Newton-Schulz.
-            orthogonalise: how matrices are orthogonalised.
+            dtype: in which float32 matrices are orthogonalised.
+            fused: as in `Orthogonaliser`.
             owners: the processes that share the work; by default this one alone.
         """
         self.owners = owners or OneOwner()
-        self.orthogonalise = orthogonalise
+        self.orthogonalise = Orthogonaliser(dtype, fused)
         self.newton_schulz_steps = newton_schulz_steps
         super().__init__(parameters, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
 
