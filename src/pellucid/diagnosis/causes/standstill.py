@@ -103,7 +103,7 @@ def swollen_memory(view: HistoryView) -> Candidate | None:
     is_stuck = unigram is not None and end > unigram - limit("DAT009", "above")
     return suspect(
         "OPT008/swollen",
-        step=step,
+        size=step,
         chance=chance,
         beta2=betas[1],
         severity="fault" if is_stuck or not view.goes_well else "note",

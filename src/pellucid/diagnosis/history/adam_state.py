@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -39,14 +39,16 @@ def remembered_step(optimiser: Any) -> float | None:
     ]
     state: Mapping[Any, Any] = getattr(optimiser, "state", {})
     chosen = matrices[:: max(1, len(matrices) // _MATRICES)]
-    sizes = [_step_of(state.get(parameter, {}), group["betas"]) for parameter, group in chosen]
+    sizes = [
+        _step_of(cast("Mapping[str, Any]", memory), group["betas"])
+        for parameter, group in chosen
+        if isinstance(memory := state.get(parameter), dict)
+    ]
     known = [size for size in sizes if size is not None]
-    return statistics.median(torch.stack(known).tolist()) if known else None
+    return statistics.median(known) if known else None
 
 
-def _step_of(memory: Any, betas: tuple[float, float]) -> Tensor | None:
-    if not isinstance(memory, Mapping):
-        return None
+def _step_of(memory: Mapping[str, Any], betas: tuple[float, float]) -> float | None:
     m, v = memory.get("exp_avg"), memory.get("max_exp_avg_sq", memory.get("exp_avg_sq"))
     age = number_in(dict(memory), "step")
     if type(m) is not Tensor or type(v) is not Tensor or not age or m.shape != v.shape:
@@ -57,4 +59,4 @@ def _step_of(memory: Any, betas: tuple[float, float]) -> Tensor | None:
     sizes = means.square() / squares.clamp(min=torch.finfo(squares.dtype).tiny)
     share = torch.where(has_gradients, sizes, 0).sum() / has_gradients.sum().clamp(min=1)
     first, second = (1 - beta**age for beta in betas[:2])
-    return (share.clamp(max=1e12) * second).sqrt() / first
+    return float((share.clamp(max=1e12) * second).sqrt() / first)

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from pellucid.typed import to_list
 from pellucid.vitals.call.arguments import Arguments
 from pellucid.vitals.call.token_order import (
     entropy,
@@ -93,7 +94,9 @@ def same_halves(arguments: Arguments, ids: Int[Tensor, "batch time"]) -> float |
         is_text = torch.ones_like(rows) if arguments.pad is None else rows != arguments.pad
     else:
         is_text = mask
-    texts = [row[real.bool()].tolist() for row, real in zip(rows, is_text, strict=True)]
+    texts: list[list[int]] = [
+        to_list(row[real.bool()]) for row, real in zip(rows, is_text, strict=True)
+    ]
     if len(texts) < _FEWEST_ROWS:
         return None
     return sum(is_doubled(text) or is_doubled(text[1:]) for text in texts) / len(texts)

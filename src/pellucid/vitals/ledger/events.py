@@ -193,9 +193,9 @@ class Events:
                 return
             classes, columns = class_range(labels), self.rows.column_labels
             # rows that have no class may have labels, such as one for each column
-            has_columns = columns is not None and columns.numel() > 0
-            columns_range = class_range(columns) if has_columns else classes
-            self.class_range = torch.where(classes < 0, columns_range, classes)
+            if columns is not None and columns.numel() > 0:
+                classes = torch.where(classes < 0, class_range(columns), classes)
+            self.class_range = classes
             if self.measures_outputs:
                 sums = class_pulls(gradient.detach(), before, labels)
                 self.classes = sums if self.classes is None else self.classes + sums
