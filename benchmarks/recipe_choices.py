@@ -68,6 +68,7 @@ def changes_of(run: config.Run) -> dict[str, tuple[str, ...]]:
     assert isinstance(muon, config.Muon)
     assert run.model.decoder is not None
     dropout = 0.0 if run.model.decoder.dropout else 0.1
+    momentum = 0.9 if muon.momentum == 0.95 else 0.95
 
     def rates(hidden: float, rest: float) -> tuple[str, ...]:
         return (
@@ -87,6 +88,7 @@ def changes_of(run: config.Run) -> dict[str, tuple[str, ...]]:
         "rates: embeddings x 1/2": rates(1, 0.5),
         "Newton-Schulz: 4 steps": ("optimiser.newton_schulz_steps=4",),
         "Newton-Schulz: 3 steps": ("optimiser.newton_schulz_steps=3",),
+        f"momentum: {momentum}": (f"optimiser.momentum={momentum}",),
         "AdamW 0.002": (adamw(0.002),),
         "AdamW 0.004": (adamw(0.004),),
         "AdamW 0.008": (adamw(0.008),),
@@ -98,7 +100,8 @@ def changes_of(run: config.Run) -> dict[str, tuple[str, ...]]:
         "output projections: / sqrt(2 layers)": ("model.initialisation.outputs=depth_scaled",),
         **{
             f"embeddings: std {std}": (f"model.initialisation.embedding_std={std}",)
-            for std in (0.02, 0.01, 0.005)
+            for std in (0.05, 0.02, 0.01, 0.005)
+            if std != run.model.initialisation.embedding_std
         },
         "head: not tied": ("model.embedding.tied=false",),
         "head: soft cap 15": ("model.head.soft_cap=15.0",),
@@ -114,7 +117,13 @@ def changes_of(run: config.Run) -> dict[str, tuple[str, ...]]:
             f"training.batch_size={rows * 2}",
             growing("GrowingBatch", rows, 0.5),
         ),
-        "length: from 1/4, growing for 0.4": (growing("GrowingLength", length // 4, 0.4),),
+        **(
+            {"length: full from the start": ("training.growth=none",)}
+            if run.training.growth
+            else {
+                "length: from 1/4, growing for 0.4": (growing("GrowingLength", length // 4, 0.4),)
+            }
+        ),
         "length: from 1/8, growing for 0.6": (growing("GrowingLength", length // 8, 0.6),),
     }
 

@@ -247,7 +247,7 @@ def test_a_slow_first_update_is_timed_again_where_it_waited_for_the_compiler(
     monkeypatch.setattr(plan, "compile_blocks", lambda _: None)
     on = "on" if compiled else "off"
     train_tiny(tmp_path / "run", steps=1, settings=[f"training.compile={on}"])
-    assert steps == [True] * (5 if compiled else 1) + [False]
+    assert steps == [True] * (4 if compiled else 1) + [False]
 
 
 @pytest.mark.parametrize("choice", ["on", "all"])
