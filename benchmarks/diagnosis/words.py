@@ -106,8 +106,8 @@ These loops are not part of this project, and we have not run them ourselves.
 
 On 2026-11-28 we wrote twelve more sets of loops, with mistakes of kinds that no rule knew. We
 looked at each set once, with the rules as they were, at the default settings, with one seed, on a
-busy machine. More rules came after each look. The sets are not part of this project. Of the last decoders, some
-mistakes were like those that the benchmark has.
+busy machine. More rules came after each look. The sets are not part of this project. Some
+mistakes of the last decoders were like those that the benchmark has.
 
 | sets | harmed runs detected | first cause right | alarms in healthy runs |
 |---|---|---|---|
