@@ -129,7 +129,8 @@ def _usual_near_full_rate(view: HistoryView, start: int) -> float | None:
     past = [rate for step, rate in rates.items() if step >= start]
     usual_rate = statistics.median(past) if past else highest
     share = usual_rate / highest if highest else 1.0
-    return usual_stride(view) / share or None if share else None
+    stride = usual_stride(view)
+    return stride / share if stride and share else None
 
 
 def sudden_rise(view: HistoryView) -> Candidate | None:

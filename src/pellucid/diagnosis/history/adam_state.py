@@ -9,10 +9,11 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from pellucid.vitals import number_in
+from pellucid.typed import to_list
+from pellucid.vitals.step_signs import number_in, sample
 
-#: Numbers of a matrix, and matrices, that are looked at.
-_NUMBERS, _MATRICES = 1024, 32
+#: So many matrices are looked at.
+_MATRICES = 32
 
 
 def remembered_step(optimiser: Any) -> float | None:
@@ -45,18 +46,20 @@ def remembered_step(optimiser: Any) -> float | None:
         if isinstance(memory := state.get(parameter), dict)
     ]
     known = [size for size in sizes if size is not None]
-    return statistics.median(known) if known else None
+    if not known:
+        return None
+    # one transfer; the matrices of a model may lie on several devices
+    return statistics.median(to_list(torch.stack([size.to(known[0].device) for size in known])))
 
 
-def _step_of(memory: Mapping[str, Any], betas: tuple[float, float]) -> float | None:
+def _step_of(memory: Mapping[str, Any], betas: tuple[float, float]) -> Tensor | None:
     m, v = memory.get("exp_avg"), memory.get("max_exp_avg_sq", memory.get("exp_avg_sq"))
     age = number_in(dict(memory), "step")
     if type(m) is not Tensor or type(v) is not Tensor or not age or m.shape != v.shape:
         return None
-    stride = max(1, m.numel() // _NUMBERS) | 1
-    means, squares = (t.detach().flatten()[::stride].float() for t in (m, v))
+    means, squares = sample(m).float(), sample(v).float()
     has_gradients = squares > 0  # rows of tokens that never came have no steps
     sizes = means.square() / squares.clamp(min=torch.finfo(squares.dtype).tiny)
     share = torch.where(has_gradients, sizes, 0).sum() / has_gradients.sum().clamp(min=1)
     first, second = (1 - beta**age for beta in betas[:2])
-    return float((share.clamp(max=1e12) * second).sqrt() / first)
+    return (share.clamp(max=1e12) * second).sqrt() / first

@@ -203,6 +203,11 @@ def alike(ids: Int[Tensor, "rows time"], prompts: Int[Tensor, "rows start"]) -> 
     return float(is_copy.sum() / has_rival.sum())
 
 
+def first_rows_of(prompts: Int[Tensor, "rows start"]) -> list[int]:
+    """For each row the first one with its prompt, by which answers to one prompt are grouped."""
+    return to_list(_equal_rows(prompts).long().argmax(1))
+
+
 def mixed_groups(prompts: Int[Tensor, "rows start"], reading: RowReadings) -> dict[str, float]:
     """Whether advantages are centred over rows side by side, which answer different prompts.
 
@@ -214,7 +219,7 @@ def mixed_groups(prompts: Int[Tensor, "rows start"], reading: RowReadings) -> di
         prompts: The prompt of each row of the call.
         reading: The weights of some of its rows.
     """
-    first_rows: list[int] = to_list(_equal_rows(prompts).long().argmax(1))
+    first_rows = first_rows_of(prompts)
     sizes = set(Counter(first_rows).values())
     size = min(sizes)
     if size < 2 or len(sizes) > 1 or size == len(first_rows):

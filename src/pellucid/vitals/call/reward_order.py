@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pellucid.typed import to_list
-from pellucid.vitals.call.answer_rows import RowReadings
+from pellucid.vitals.call.answer_rows import RowReadings, first_rows_of
 
 #: Fewer comparisons agree by chance.
 _FEWEST = 8
@@ -62,14 +62,13 @@ def judged_prompts(rewards: Tensor, prompts: Tensor | None) -> dict[str, float]:
     """
     if prompts is None or len(prompts) != len(rewards):
         return {}
-    groups: list[int] = to_list((prompts[:, None] == prompts).all(2).long().argmax(1))
     values: list[float] = to_list(rewards)
-    spans = [
-        [value for value, other in zip(values, groups, strict=True) if other == group]
-        for group in set(groups)
-    ]
+    groups: dict[int, list[float]] = {}
+    for first_row, value in zip(first_rows_of(prompts), values, strict=True):
+        groups.setdefault(first_row, []).append(value)
     least = _EQUAL * max(map(abs, values), default=0.0)
-    return {"answers.judged": sum(max(span) - min(span) > least for span in spans) / len(spans)}
+    n_judged = sum(max(group) - min(group) > least for group in groups.values())
+    return {"answers.judged": n_judged / len(groups)}
 
 
 def compare_rewards(
@@ -95,9 +94,8 @@ def compare_rewards(
         rows: list[int] = to_list(reading.rows)
         places += [sum(n_rows[:call]) + row for row in rows]
         weights += to_list(reading.weights)
-        starts = prompts if call == 0 else None
-        first_rows = None if starts is None else (starts[:, None] == starts).all(2).long().argmax(1)
-        groups += [-1 if first_rows is None else int(first_rows[row]) for row in rows]
+        first_rows = first_rows_of(prompts) if call == 0 and prompts is not None else None
+        groups += [-1 if first_rows is None else first_rows[row] for row in rows]
     values: list[float] = to_list(rewards)
     share = agreement(weights, [values[place] for place in places], groups)
     return {} if share is None else {"answers.agreement": share}

@@ -198,6 +198,7 @@ class RowLosses:
             outputs: (rows, columns) or (rows,).
             labels: The class of each row; None to read it off the gradient.
         """
+        self.column_labels = None
         if outputs.ndim == 1 or outputs.shape[1] == 1:
             column, numbers = gradient.reshape(-1, 1), outputs.reshape(-1, 1)
             self._targets.append(shared_target(column[:, 0], numbers[:, 0]))
