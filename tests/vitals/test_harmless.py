@@ -375,9 +375,9 @@ def test_every_measurement_may_raise_and_is_switched_off_alone(each: int) -> Non
 
 @pytest.mark.parametrize("id", sampled(rules_of(), 5))
 def test_every_sign_may_raise_while_it_is_judged(id: str) -> None:
-    real = VerdictTracker._word
+    real = VerdictTracker._words
 
-    def word(self: VerdictTracker, this: str, *rest: Any) -> None:
+    def words(self: VerdictTracker, this: str, *rest: Any) -> None:
         return boom() if this == id else real(self, this, *rest)
 
     def begin(loop: Loop) -> Watch:
@@ -387,7 +387,7 @@ def test_every_sign_may_raise_while_it_is_judged(id: str) -> None:
         return w
 
     with pytest.MonkeyPatch.context() as patch, reports() as lines:
-        patch.setattr(VerdictTracker, "_word", word)
+        patch.setattr(VerdictTracker, "_words", words)
         w = unharmed(Loop, begin)
     assert set(w.guard.off) == {id}
     assert len(lines) == 1

@@ -31,11 +31,25 @@ Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 
+class Stopwatch(Protocol):
+    """Counts the seconds between `enter` and `finish`, unless `is_inside` says that it does."""
+
+    is_inside: bool
+
+    def enter(self) -> float | None:
+        """Begin to count; None if there is nothing to count."""
+        ...
+
+    def finish(self, started_at: float) -> None:
+        """Count the seconds since then, which `enter` gave."""
+        ...
+
+
 class Guard:
     """Calls the parts of one watch, and switches off those that raise.
 
     `report` gets the part and the error; by default it writes to the log. Errors of the kinds in
-    `reraised` are raised again.
+    `reraised` are raised again. `clock` counts the time of the calls.
     """
 
     def __init__(
@@ -43,8 +57,10 @@ class Guard:
         report: Callable[[str, Exception], None] | None = None,
         *,
         reraised: tuple[type[Exception], ...] = (),
+        clock: Stopwatch | None = None,
     ) -> None:
         self._reraised = reraised
+        self._clock = clock
         self._report = report or log_error
         #: the parts that are switched off, each with the error in one line
         self.off: dict[str, str] = {}
@@ -59,6 +75,8 @@ class Guard:
         """The result of the call; None if it raises, and after that without a call."""
         if part in self.off:
             return None
+        clock = self._clock
+        started_at = None if clock is None or clock.is_inside else clock.enter()
         try:
             return call(*args, **kwargs)
         except Exception as error:
@@ -66,6 +84,9 @@ class Guard:
                 raise
             self._switch_off(part, error)
             return None
+        finally:
+            if started_at is not None and clock is not None:
+                clock.finish(started_at)
 
     def _switch_off(self, part: str, error: Exception) -> None:
         self.off[part] = type(error).__name__

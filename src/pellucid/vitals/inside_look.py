@@ -123,8 +123,7 @@ class InsideLook(WatchReport):
             for step, loss in losses:
                 self._ranks.add_loss(step, loss)
             losses = self.guard("ranks", self._ranks.whole_losses) or []
-        for step, loss in losses:
-            self._judge.loss(step, loss)
+        self._judge.losses(losses)
 
     # ---- the look
 

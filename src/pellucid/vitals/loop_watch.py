@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from pellucid.errors import ConfigError
-from pellucid.training import guarded
+from pellucid.training import Guard, guarded
 from pellucid.vitals.async_metrics import AsyncMetrics, Column
 from pellucid.vitals.call.first_call import FirstCallProbe
 from pellucid.vitals.call.reward_order import rows_of_rewards
@@ -25,24 +25,22 @@ from pellucid.vitals.ledger.ledger import COLUMN, Ledger
 from pellucid.vitals.ledger.writes import Writes
 from pellucid.vitals.logs import Log, log_to, send_signs
 from pellucid.vitals.model_parts import called_module
-from pellucid.vitals.overhead_budget import TimedGuard
 from pellucid.vitals.part_losses import LOSS, Losses, losses_in, take_logged
 from pellucid.vitals.predictions import Other
 from pellucid.vitals.probe import Probe
 from pellucid.vitals.ranks.ranks import Ranks
 from pellucid.vitals.ranks.tap import COLUMN as RANKS
-from pellucid.vitals.record import Point
 from pellucid.vitals.rules import rules_of
 from pellucid.vitals.schedule import LookSchedule
 from pellucid.vitals.signs import Sign
 from pellucid.vitals.taps.first_batch import FirstBatch
-from pellucid.vitals.taps.hooks import Hooks, LastingHook
+from pellucid.vitals.taps.hooks import Hooks, LastingHook, Rest
 from pellucid.vitals.taps.optimiser_steps import Steps
 from pellucid.vitals.update_sizes import Optimisers, rate_of, unwrap_optimisers
 from pellucid.vitals.verdicts import VerdictTracker
 
 #: Updates whose losses and rates are judged together: one at a time, each would cost more.
-_BATCHED_UPDATES = 8
+_BATCHED_UPDATES = 16
 
 
 class Watch(InsideLook):
@@ -64,13 +62,12 @@ class Watch(InsideLook):
         if trained is None:
             raise ConfigError("no parameter of the model is trained: unfreeze at least one")
         self._schedule = LookSchedule(max_overhead, trained.device)
-        self.guard = TimedGuard(self._schedule.clock)
+        self.guard = Guard(clock=self._schedule.clock)
         self._model = model
         self._optimisers = unwrap_optimisers(optimizer)
         self._judge = VerdictTracker(rules_of(thresholds), self.guard)
         self._logs: list[Log] = [] if log is None else [log_to(log)]
         self._ledger = Ledger(self._optimisers, self._schedule, self.guard)
-        self._writes = Writes(self._optimisers)
         self._metrics = AsyncMetrics(self.guard)
         #: the probe, or a function that makes one later
         self._probe = None if isinstance(probe, bool) else probe
@@ -86,7 +83,10 @@ class Watch(InsideLook):
         self._first_batch: FirstBatch | None = None
         #: repeats the loop's first call, once
         self.first_call = FirstCallProbe(self.guard, enabled=probe is not False)
-        self._hooks = Hooks(self.guard, LastingHook)
+        #: on while nothing is due in the update that comes; and the next one that has more to do
+        self._rest, self._wakes_at = Rest(), 0
+        self._writes = Writes(self._optimisers, self._rest)
+        self._hooks = Hooks(self.guard, LastingHook, self._rest)
         self._losses = Losses()
         #: the learning rate of each update that is not judged yet
         self._rates: list[tuple[int, float]] = []
@@ -136,6 +136,7 @@ class Watch(InsideLook):
             waits: whether to wait a little for the last numbers of other ranks.
         """
         self._hooks.remove()
+        self._rest.is_on, self._wakes_at = False, 0
         self.flush()
         self._schedule.clock.pause()
         if self._ranks is not None and not self._ranks.has_ended:
@@ -184,7 +185,7 @@ class Watch(InsideLook):
 
     def _gather(self, optimiser: Optimizer | None) -> None:
         """Take the gradients of one optimiser's step."""
-        if self._is_off:
+        if self._is_off or self._rest.is_on:
             return
         if not self._ledger.rests(self.updates + 1):
             self.guard("the ledger", self._ledger.gather, optimiser)
@@ -204,6 +205,13 @@ class Watch(InsideLook):
         """Prepare an update, before its first step."""
         if self._is_off:
             return
+        if self._rest.is_on:  # as few calls as can be: each costs microseconds within a training
+            self._schedule.skip()
+            self._take_rate()
+            self._writes.begin(self._metrics)
+            return
+        self.guard("the learning rate", self._take_rate)
+        self.guard("update.written", self._writes.begin, self._metrics)
         self._thread = get_ident()
         first_batch = self._first_batch
         if first_batch is not None and first_batch.call is None:
@@ -212,7 +220,6 @@ class Watch(InsideLook):
             with self._schedule.clock.stopped():
                 self.first_call.run(self._anatomy.model, first_batch, self._metrics)
         self._schedule.begin(self.updates + 1)
-        self.guard("the learning rate", self._take_rate)
         if self._schedule.is_due("inside"):
             with self._schedule.look("inside"):
                 self.guard("the look inside", self._look_inside)
@@ -221,7 +228,6 @@ class Watch(InsideLook):
                 self.guard("updates of weights", self._keep_up)
                 self.guard("updates of weights", self._updates.begin)
                 self._gradients.clear()
-        self.guard("update.written", self._writes.begin, self._metrics)
         if not self._ledger.rests(self.updates + 1):
             self.guard("the ledger", self._ledger.begin, self.updates + 1)
         if self._ranks is not None:
@@ -242,12 +248,28 @@ class Watch(InsideLook):
         self.updates += 1
         if self._is_off:
             return
+        if self._rest.is_on:
+            self._writes.end()
+            self._ledger.events.clear_calls()
+        else:
+            self.guard("update.written", self._writes.end)
+            self._take_readings()
+        self._losses.end_update(self.updates, self._first_batch)
+        if self._metrics.is_busy or self._ranks is not None or self.updates % _BATCHED_UPDATES == 0:
+            self.guard("readings", self._turn)
+            self._wakes_at = 0
+        if self.updates + 1 >= self._wakes_at:
+            self._plan_rest()
+        if self.stops_clock:
+            self._schedule.clock.pause()
+
+    def _take_readings(self) -> None:
+        """Take the readings after an update's last step that are due."""
         if self._schedule.is_due("gradients"):
             with self._schedule.look("gradients"):
                 self.guard("gradients", self._put_gradients)
                 samples = self._gradients.samples
                 self.guard("updates of weights", self._updates.measure, samples, self._metrics)
-        self.guard("update.written", self._writes.end)
         if self._ledger.rests(self.updates):
             self._ledger.events.clear()
         else:
@@ -258,18 +280,21 @@ class Watch(InsideLook):
         if runner is not None and predicted is not None and self._schedule.is_due("inside"):
             with self._schedule.look("inside"):
                 self.guard("update.kl_*", runner.record_change, predicted, self._metrics)
-        self._losses.end_update(self.updates, self._first_batch)
-        if self._metrics.is_busy or self._ranks is not None or self.updates % _BATCHED_UPDATES == 0:
-            self.guard("readings", self._turn)
-        if self.stops_clock:
-            self._schedule.clock.pause()
+
+    def _plan_rest(self) -> None:
+        """Find the next update that has more to do than the usual; until then the watch rests."""
+        step, first = self.updates + 1, self._first_batch
+        is_known = first is None or (first.is_done and not self.first_call.is_open)
+        # parts run under one guard then, so none of them may be switched off
+        is_free = is_known and self._ranks is None and not self.guard.off
+        due = (self._schedule.next_due, self._ledger.next_due(step)) if is_free else (step,)
+        self._wakes_at = min(due)
+        self._rest.is_on = step < self._wakes_at
 
     def _turn(self) -> None:
         """Judge what has arrived since the last time, and send what was measured since."""
         rates, self._rates = self._rates, []
-        for step, rate in rates:
-            self._judge.rate(rate)
-            self._judge.record.rates.add(Point(step, rate))
+        self._judge.rates(rates)
         losses = self._losses.take(self._metrics)
         self._judge_readings(self._metrics.turn(self.updates), losses)
 

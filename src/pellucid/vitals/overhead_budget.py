@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import ContextDecorator, contextmanager
 from dataclasses import dataclass
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import torch
-
-from pellucid.training import Guard
-
-Arguments = ParamSpec("Arguments")
-Result = TypeVar("Result")
 
 #: The share of the training's time that watching may take by default.
 MAX_OVERHEAD = 0.02
@@ -130,7 +125,7 @@ class Clock:
         if self.is_inside or self._started_at is None:
             return None
         self.is_inside = True
-        return self._now()
+        return time.perf_counter() - self._excluded
 
     def finish(self, started_at: float | None) -> None:
         """Watching ends.
@@ -140,7 +135,7 @@ class Clock:
         """
         if started_at is not None:
             self.is_inside = False
-            self.watching += self._now() - started_at
+            self.watching += time.perf_counter() - self._excluded - started_at
 
     @contextmanager
     def look(self, budget: OverheadBudget, device: torch.device) -> Generator[None]:
@@ -165,34 +160,6 @@ class Clock:
             excess = max(0.0, began.elapsed_time(ended) / 1000 - seconds)
             self.watching += excess
             budget.paid(excess)
-
-
-class TimedGuard(Guard):
-    """A guard that counts what it calls as watching.
-
-    Args:
-        clock: Counts the time.
-    """
-
-    def __init__(self, clock: Clock) -> None:
-        super().__init__()
-        self._clock = clock
-
-    def __call__(
-        self,
-        part: str,
-        call: Callable[Arguments, Result],
-        *args: Arguments.args,
-        **kwargs: Arguments.kwargs,
-    ) -> Result | None:
-        """The result of the call, as `Guard` gives it."""
-        if self._clock.is_inside:  # most calls, in every update
-            return super().__call__(part, call, *args, **kwargs)
-        started_at = self._clock.enter()
-        try:
-            return super().__call__(part, call, *args, **kwargs)
-        finally:
-            self._clock.finish(started_at)
 
 
 class uncollected(ContextDecorator):  # noqa: N801  (it is used like a function)

@@ -116,7 +116,7 @@ def _to_host(value: Tensor | float) -> Tensor | float:
     """A loss as a number, if it is one and reading it waits for no device."""
     if not isinstance(value, Tensor) or value.device.type != "cpu" or value.numel() != 1:
         return value
-    return float(value.detach())
+    return value.item()
 
 
 def take_logged(step: int, readings: Readings, record: Record) -> Readings:

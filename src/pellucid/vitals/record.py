@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from pellucid.vitals.signs import Sign
-
 #: The first points of a series all stay: most faults appear at once.
 _FIRST = 64
 #: Most points that a series holds.
@@ -40,11 +38,12 @@ class Series:
 
     def add(self, point: Point) -> None:
         """Add the next point; it replaces a point of the same update."""
-        if self._points and self._points[-1].step == point.step:
-            self._points.pop()
-        self._points.append(point)
-        if len(self._points) > _MAX_POINTS:
-            self._points = _thinned(self._points)
+        points = self._points
+        if points and points[-1].step == point.step:
+            points.pop()
+        points.append(point)
+        if len(points) > _MAX_POINTS:
+            self._points = _thinned(points)
 
     @property
     def points(self) -> tuple[Point, ...]:
@@ -68,10 +67,11 @@ class Record:
         for name, value in numbers.items():
             self.logged.setdefault(name, Series()).add(Point(step, value))
 
-    def sign(self, sign: Sign) -> None:
-        """Add a sign as it was judged."""
-        point = Point(sign.step, sign.value, sign.word, sign.place)
-        self.signs.setdefault(sign.id, Series()).add(point)
+    def sign(self, id: str, point: Point) -> None:
+        """Add a reading of a sign, as it was judged."""
+        if id not in self.signs:
+            self.signs[id] = Series()
+        self.signs[id].add(point)
 
 
 def _thinned(points: list[Point]) -> list[Point]:

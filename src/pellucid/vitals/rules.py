@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from importlib import resources
@@ -50,6 +51,14 @@ class Rule:
         if _is_outside(value, self.sick_above, self.sick_below):
             return "sick"
         return "watch" if _is_outside(value, self.watch_above, self.watch_below) else "calm"
+
+    @property
+    def calm_range(self) -> tuple[float, float]:
+        """The lowest and the highest number that is calm."""
+        upper = (limit for limit in (self.watch_above, self.sick_above) if limit is not None)
+        lower = (limit for limit in (self.watch_below, self.sick_below) if limit is not None)
+        largest = sys.float_info.max  # an infinite number is never calm
+        return max(lower, default=-largest), min(upper, default=largest)
 
     @property
     def limits(self) -> list[tuple[Word, float]]:

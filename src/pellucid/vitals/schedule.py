@@ -69,7 +69,7 @@ class LookSchedule:
         if self._warm is None:
             self._warm = (self.clock.training, self.clock.watching - self._spent)
         self._now = frozenset()
-        is_skipped = self._is_idle(step) if self.agree is None else not is_shared(step)
+        is_skipped = step < self.next_due if self.agree is None else not is_shared(step)
         if is_skipped:
             return
         training = self.clock.training
@@ -79,7 +79,7 @@ class LookSchedule:
             cost = sum(self._budgets[due_kind].last for due_kind in {*due, kind})
             if step < self._due_at(kind):
                 continue
-            self._retries_at[kind] = step + _RETRIED
+            self._retries_at[kind] = (step // _RETRIED + 1) * _RETRIED
             if not self.fits(cost, credited):
                 continue
             if self._takes_repetition(kind, step):
@@ -95,9 +95,14 @@ class LookSchedule:
             self._budgets[kind].begin()
         self._now = frozenset(due)
 
-    def _is_idle(self, step: int) -> bool:
-        """Whether no reading is due at this update, or the budget has lately paid for none."""
-        return all(step < self._due_at(kind) for kind in KINDS)
+    def skip(self) -> None:
+        """Count an update before `next_due`."""
+        self._updates_timed += 1
+
+    @property
+    def next_due(self) -> int:
+        """The next update that has a reading, or that asks again whether the budget pays for it."""
+        return min(map(self._due_at, KINDS))
 
     def _due_at(self, kind: Kind) -> int:
         """The update from which the budget is asked for a reading of that kind."""

@@ -147,8 +147,10 @@ class Updates:
 
 def rate_of(optimisers: Sequence[torch.optim.Optimizer]) -> float | None:
     """The learning rate of the first group; None if it has none."""
-    groups = [group for optimiser in optimisers for group in optimiser.param_groups]
-    return number_in(groups[0], "lr") if groups else None
+    for optimiser in optimisers:
+        for group in optimiser.param_groups:
+            return number_in(group, "lr")
+    return None
 
 
 def groups_by_parameter(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pellucid.training import Guard, guarded
@@ -14,7 +14,7 @@ from pellucid.vitals.loss_window import LOSSES, LossWindow
 from pellucid.vitals.readings import AGGREGATES, EXTRA_SIGNS, drop_missing, summarise, thinned
 from pellucid.vitals.record import Point, Record
 from pellucid.vitals.rules import Rule
-from pellucid.vitals.signs import Sign, Word, mildest
+from pellucid.vitals.signs import WORDS, Sign, Word, mildest
 
 _CLIPPED = 100
 _MEDIAN_OF = 256
@@ -32,6 +32,9 @@ _RELATIVE = ("gradient.norm", "stream.rms")
 #: Judged as a multiple of its first value.
 _OF_FIRST = ("embeddings.rms",)
 
+#: An update, the number that was read at it, and whether the rule's condition holds for it.
+_Reading = tuple[int, float, bool]
+
 
 class VerdictTracker:
     """The words for a run's numbers."""
@@ -39,6 +42,7 @@ class VerdictTracker:
     def __init__(self, rules: Mapping[str, Rule], guard: Guard | None = None) -> None:
         self.rules = dict(rules)
         self._descriptions = {id: rule.description for id, rule in rules.items()}
+        self._calm_ranges = {id: rule.calm_range for id, rule in rules.items()}
         self.guard = guard or Guard()
         self.signs: dict[str, Sign] = {}
         #: ln V, and the losses that counting labels reaches; None while unknown
@@ -78,30 +82,58 @@ class VerdictTracker:
         self._rate = learning_rate
         self._highest_rate = max(self._highest_rate, learning_rate)
 
-    @guarded("loss.*")
+    def rates(self, rates: Sequence[tuple[int, float]]) -> None:
+        """Take and record the learning rates of some updates.
+
+        Args:
+            rates: Each update, and its rate.
+        """
+        for step, rate in rates:
+            self.rate(rate)
+            self.record.rates.add(Point(step, rate))
+
     def loss(self, step: int, value: float) -> None:
         """Take the loss of one update, in nats a token."""
-        self.record.losses.add(Point(step, value))
-        mean = self._window.add(value)
-        if self.guessing is not None:
-            excess = mean - self.guessing
-            self._judge("loss.value", step, excess, applies=self._applies("loss.value", excess))
-            if self.counts_tokens:
-                self._judge_tokens(step, value, mean, self.guessing)
-        if self._window.is_full:
-            self._judge("loss.rise", step, mean - self._window.lowest)
+        self.losses([(step, value)])
 
-    def _judge_tokens(self, step: int, value: float, mean: float, guessing: float) -> None:
-        """Judge the signs that only a loss over tokens has."""
-        if self._past_warm_up(LOSSES) and self._window.updates >= 100:
-            self._judge("loss.learnt", step, guessing - mean)
+    @guarded("loss.*")
+    def losses(self, losses: Sequence[tuple[int, float]]) -> None:
+        """Take the losses of some updates, in nats a token.
+
+        Args:
+            losses: Each update, and its loss.
+        """
+        readings: dict[str, list[_Reading]] = {}
+        for step, value in losses:
+            self.record.losses.add(Point(step, value))
+            mean = self._window.add(value)
+            if self.guessing is not None:
+                excess = mean - self.guessing
+                applies = self._applies("loss.value", excess)
+                readings.setdefault("loss.value", []).append((step, excess, applies))
+                for id, reading in self._readings_of_tokens(value, mean, self.guessing):
+                    readings.setdefault(id, []).append((step, reading, True))
+            if self._window.is_full:
+                rise = mean - self._window.lowest
+                readings.setdefault("loss.rise", []).append((step, rise, True))
+        for id, values in readings.items():
+            self.guard(id, self._words, id, values)
+
+    def _readings_of_tokens(
+        self, value: float, mean: float, guessing: float
+    ) -> Iterator[tuple[str, float]]:
+        """The readings of signs that only a loss over tokens has."""
+        if not self.counts_tokens:
+            return
+        if self._window.updates >= 100 and self._past_warm_up(LOSSES):
+            yield "loss.learnt", guessing - mean
         if self.baselines is None:
             return
         assert self._window.first is not None
         if self._window.updates <= 50 and self._window.first > guessing - 1:
-            self._judge("loss.below_bigram", step, self.baselines.bigram - value)
+            yield "loss.below_bigram", self.baselines.bigram - value
         if self._window.updates >= 300 and self._past_warm_up(100):
-            self._judge("loss.context", step, self.baselines.unigram - mean)
+            yield "loss.context", self.baselines.unigram - mean
 
     @guarded("gradient.norm")
     def norm(self, step: int, value: float) -> None:
@@ -166,22 +198,23 @@ class VerdictTracker:
         self, id: str, step: int, value: float, *, place: str = "", applies: bool = True
     ) -> None:
         """Find the word for a reading, through the guard: an error switches off this sign only."""
-        self.guard(id, self._word, id, step, value, place, applies)
+        self.guard(id, self._words, id, [(step, value, applies)], place)
 
-    def _word(self, id: str, step: int, value: float, place: str, applies: bool) -> None:
-        rule, is_finite = self.rules[id], math.isfinite(value)
-        excuse = self.excuses.get(id) if is_finite else None
-        latest: Word = rule.word(value) if applies and excuse is None else "calm"
-        if latest == "sick" and id in _CORRECTNESS_SIGNS and is_finite:
-            guessing = self.guessing if self.counts_tokens else None
-            latest = "watch" if self._window.is_solved(guessing) else latest
-        past = self._past.setdefault(id, [])
-        past.append(latest)
-        del past[: -rule.readings]
-        # a value that is not finite is sick at once; else the mildest of the last readings counts
-        word = mildest(past) if len(past) == rule.readings else "calm"
-        word = word if is_finite else latest
-        (self.doubted.add if latest == "sick" != word else self.doubted.discard)(id)
+    def _words(self, id: str, readings: Sequence[_Reading], place: str = "") -> None:
+        rule, past, word = self.rules[id], self._past.setdefault(id, []), WORDS[0]
+        low, high = self._calm_ranges[id]
+        for step, value, applies in readings:
+            if low <= value <= high:  # nearly always, and this runs in every update
+                latest: Word = "calm"
+                word = latest
+            else:
+                latest, word = self._word(id, value, past, applies=applies)
+            past.append(latest)
+            del past[: -rule.readings]
+            (self.doubted.add if latest == "sick" != word else self.doubted.discard)(id)
+            self.record.sign(id, Point(step, value, word, place))
+        step, value, _ = readings[-1]
+        excuse = self.excuses.get(id) if math.isfinite(value) else None
         self.signs[id] = Sign(
             id=id,
             equation=rule.equation,
@@ -192,7 +225,21 @@ class VerdictTracker:
             source=rule.source,
             place=place,
         )
-        self.record.sign(self.signs[id])
+
+    def _word(
+        self, id: str, value: float, past: Sequence[Word], *, applies: bool
+    ) -> tuple[Word, Word]:
+        """The word for a reading alone, and the word after those before it."""
+        rule, is_finite = self.rules[id], math.isfinite(value)
+        is_judged = applies and not (is_finite and id in self.excuses)
+        latest: Word = rule.word(value) if is_judged else "calm"
+        if latest == "sick" and is_finite and id in _CORRECTNESS_SIGNS:
+            guessing = self.guessing if self.counts_tokens else None
+            latest = "watch" if self._window.is_solved(guessing) else latest
+        # one that is not finite is sick at once; else the mildest of the last readings counts
+        last = [*past, latest][-rule.readings :]
+        word = mildest(last) if len(last) == rule.readings else "calm"
+        return latest, (word if is_finite else latest)
 
     def _applies(self, id: str, value: float) -> bool:
         """Whether the rule's condition holds; a value that is not finite is always judged."""

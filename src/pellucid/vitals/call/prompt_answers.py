@@ -56,6 +56,11 @@ class PromptAnswers:
         return len(self._calls) >= _CALLS
 
     @property
+    def is_done(self) -> bool:
+        """Whether it collects no more, or the first calls had no labels of this kind."""
+        return self.is_full or not self._calls
+
+    @property
     def has_prompts(self) -> bool:
         """Whether most rows of the first call begin with tokens that nothing pays for."""
         rows = list(_split(*self._calls[0])) if self._calls else []

@@ -94,11 +94,15 @@ class Events:
         self._batches: Batches | None = None
         self.clear()
 
+    @property
+    def rests(self) -> bool:
+        """Whether a call is only counted: no page is open, and no gap is to be measured."""
+        return not (self.records or self.measures_gap)
+
     def clear(self) -> None:
         """Begin anew: an update is done."""
-        #: calls of the model since the last update, and the most before one
-        self.open_calls = (0, max(self.open_calls))
-        self.calls = self.training_calls = self.arrivals = 0
+        self.clear_calls()
+        self.arrivals = 0
         #: how many of the gradients arrived where there was none, or one of zeros
         self.fresh: Tensor | int = 0
         self.rates: set[float | None] = set()
@@ -116,10 +120,16 @@ class Events:
         self.class_range: Tensor | None = None
         self._pending: tuple[Tensor, Tensor | None] | None = None
 
+    def clear_calls(self) -> None:
+        """Begin to count calls anew."""
+        #: calls of the model since the last update, and the most before one
+        self.open_calls = (0, max(self.open_calls))
+        self.calls = self.training_calls = 0
+
     def attach_to_model(self, model: nn.Module, hooks: Hooks, batches: Batches | None) -> None:
         """Count the calls of the model, whose rows `batches` knows."""
         self._batches = batches
-        hooks.after(model, "calls of the model", self._on_output)
+        hooks.after(model, "calls of the model", self._on_output, at_rest=self._count)
 
     def attach_to_parameter(self, parameter: nn.Parameter, size: int) -> None:
         """Count the gradients that arrive at a parameter; `arrival_hooks` do it.
@@ -153,13 +163,16 @@ class Events:
         register(leaf.register_hook, "gradient.left", before_adding)
         register(leaf.register_post_accumulate_grad_hook, "gradients that arrive", arrived)
 
+    def _count(self, module: nn.Module, *_: object) -> None:
+        """Count a call of the model that may learn from it."""
+        if torch.is_grad_enabled():
+            self.calls += 1
+            self.open_calls = (self.calls, self.open_calls[1])
+            self.training_calls += module.training
+
     def _on_output(self, module: nn.Module, inputs: Any, output: Any) -> None:
-        if not torch.is_grad_enabled():
-            return
-        self.calls += 1
-        self.open_calls = (self.calls, self.open_calls[1])
-        self.training_calls += module.training
-        if self.records or self.measures_gap:
+        self._count(module)
+        if torch.is_grad_enabled() and not self.rests:
             ids, labels = (None, None) if self._batches is None else self._batches.latest()
             of_rows = class_logits(output, labels)
             if of_rows is None and self.records and ids is not None:

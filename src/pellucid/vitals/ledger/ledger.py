@@ -32,8 +32,8 @@ _RETRIED = 8
 #: Pages on which the gradients of logits are measured: what they show holds from the first update.
 _OUTPUT_PAGES = 1
 #: Every so many updates, gaps in these gradients are measured: a bound of the logits shows once
-#: they reach it.
-_GAPS = 32
+#: they reach it. In long runs it is every so many that this is a part of the updates so far.
+_GAPS, _GAP_SHARE = 32, 8
 #: The share of the budget that the ledger may take.
 SHARE = 0.5
 COLUMN = "ledger"
@@ -105,6 +105,15 @@ class Ledger:
         is_resting = self._witnesses is not None and self._page is None
         return is_resting and step % _RETRIED != 0
 
+    def next_due(self, step: int) -> int:
+        """The next update from this one on in which it does not rest.
+
+        Args:
+            step: The update.
+        """
+        is_resting = self.events.rests and self.rests(step)
+        return step + -step % _RETRIED if is_resting else step
+
     @torch.no_grad()
     def begin(self, step: int) -> None:
         """Copy the witnesses before an update's first step."""
@@ -160,7 +169,7 @@ class Ledger:
             if self.events.focus is not None:
                 metrics.record("targets.focus", self.events.focus)
             self.events.gap = self.events.focus = None
-        self.events.measures_gap = step % _GAPS == 0
+        self.events.measures_gap = step % (_GAPS * max(1, step // _GAPS // _GAP_SHARE)) == 0
         self._pay(started)
 
     @torch.no_grad()

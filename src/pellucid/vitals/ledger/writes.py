@@ -16,7 +16,10 @@ from torch.optim import Optimizer
 
 from pellucid.vitals.async_metrics import AsyncMetrics
 from pellucid.vitals.ledger.witnesses import Witnesses
+from pellucid.vitals.taps.hooks import Rest
 
+#: At rest, every so many of the witnesses.
+_FEW = 4
 _SIGN, _REPEAT = "update.written", "update.written_again"
 
 
@@ -25,10 +28,12 @@ class Writes:
 
     Args:
         optimisers: Those that step.
+        rest: While it is on, a few tensors stand for all of them.
     """
 
-    def __init__(self, optimisers: Sequence[Optimizer]) -> None:
+    def __init__(self, optimisers: Sequence[Optimizer], rest: Rest) -> None:
         self._optimisers = optimisers
+        self._rest = rest
         self._witnesses: Witnesses | None = None
         self._counts: list[int] = []
         #: whether anything was written so far: only then are the numbers kept, as that takes time
@@ -39,19 +44,21 @@ class Writes:
         self._before: Tensor | None = None
         self._after: Tensor | None = None
 
-    @torch.no_grad()
     def begin(self, metrics: AsyncMetrics) -> None:
         """Before an update's first step: record how far weights were moved, of the step before."""
         if self._witnesses is None:
             self._witnesses = Witnesses(self._optimisers)
-        is_written = bool(self._counts) and self._counts != _counts(self._witnesses)
-        if not (is_written or self._was_written):
-            return
+        is_written = bool(self._counts) and self._differ(self._count())
+        if is_written or self._was_written:
+            self._record_move(metrics, is_written=is_written)
+
+    @torch.no_grad()
+    def _record_move(self, metrics: AsyncMetrics, *, is_written: bool) -> None:
         before, after, self._was_written = self._before, self._after, True
         if not is_written:
             self._before = after
             return
-        now = self._before = torch.cat(self._witnesses.weights()).float()
+        now = self._before = self._weights()
         last_write, self._last_write = self._last_write, now
         if before is None or after is None or last_write is None:
             return
@@ -60,16 +67,30 @@ class Writes:
         metrics.record(_SIGN, torch.where(step > 0, share, torch.zeros_like(share)))
         metrics.record(_REPEAT, ((now == last_write).all() & (share > 0)).float())
 
-    @torch.no_grad()
     def end(self) -> None:
         """After an update's last step."""
         if self._witnesses is None:
             return
-        self._counts = _counts(self._witnesses)
+        self._counts = self._count()
         if self._was_written:
-            self._after = torch.cat(self._witnesses.weights()).float()
+            self._after = self._weights()
 
+    @torch.no_grad()
+    def _weights(self) -> Tensor:
+        assert self._witnesses is not None
+        return torch.cat(self._witnesses.weights()).float()
 
-def _counts(witnesses: Witnesses) -> list[int]:
-    """How often each witness was written to."""
-    return [parameter._version for parameter in witnesses.parameters]
+    def _count(self) -> list[int]:
+        """How often each witness was written to, or each of a few."""
+        assert self._witnesses is not None
+        parameters = self._witnesses.parameters
+        return [p._version for p in (parameters[::_FEW] if self._rest.is_on else parameters)]
+
+    def _differ(self, counts: list[int]) -> bool:
+        """Whether counts differ from those before, as far as both have them."""
+        before = self._counts
+        if len(before) < len(counts):
+            counts = counts[::_FEW]
+        elif len(before) > len(counts):
+            before = before[::_FEW]
+        return before != counts

@@ -85,7 +85,8 @@ class FirstBatch:
     def attach(self, model: nn.Module, hooks: Hooks) -> None:
         """Add hooks to the model."""
         hooks.before(model, "the first batch", self._on_call, with_kwargs=True)
-        hooks.after(model, "outputs", partial(self._on_output, hooks))
+        at_rest = partial(self._on_output_at_rest, hooks)
+        hooks.after(model, "outputs", partial(self._on_output, hooks), at_rest=at_rest)
         if self._decodes is not None:
             # objectives call it for hidden states, and never the model itself
             embedding = self._model.get_submodule("token_embedding")
@@ -101,6 +102,12 @@ class FirstBatch:
         self._watches_table = True
         if table is not None:
             hooks.before(table, "the first batch", self._on_table)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all was kept that it keeps of the first calls."""
+        is_kept = self._call is not None and not self._awaits_logits and not self.answers.is_open
+        return is_kept and self.prompt_answers.is_done
 
     @property
     def call(self) -> Call | None:
@@ -250,6 +257,10 @@ class FirstBatch:
             hooks.guard("the first targets", self._take_first_output, hooks, output)
         if self.answers.is_open:
             hooks.guard("answers.*", self._take_answers, hooks, output)
+
+    def _on_output_at_rest(self, hooks: Hooks, module: nn.Module, _: Any, output: Any) -> None:
+        if self.reads_losses and is_learning(module):
+            hooks.guard("the model's own loss", self._take_loss, output)
 
     def _take_loss(self, output: Any) -> None:
         loss = output_attribute(output, "loss")

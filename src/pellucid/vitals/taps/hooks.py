@@ -31,6 +31,12 @@ def silenced() -> Generator[None]:
         _thread.silenced = was_silenced
 
 
+class Rest:
+    """Whether nothing is due in the update that comes: hooks on a model then cost next to none."""
+
+    is_on = False
+
+
 class Hook:
     """Calls a function through a guard, and always returns None."""
 
@@ -61,16 +67,26 @@ class LastingHook(Hook):
 
     #: whether its module's output is among its arguments
     takes_output = False
+    #: while it is on, `at_rest` is called instead, without a guard; by default nothing is
+    rest = Rest()
+    at_rest: Callable[..., object] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
-        """Call the function, unless a compiler is tracing."""
-        if not torch.compiler.is_compiling():
-            self.call_active(*args, **kwargs)
+        """Call the function, unless a compiler is tracing or pellucid itself runs the model."""
+        if torch.compiler.is_compiling():
+            self.when_traced(args, kwargs)
+        elif not getattr(_thread, "silenced", False):
+            self.call_active(args, kwargs)
 
-    def call_active(self, *args: Any, **kwargs: Any) -> None:
-        """Call the function, unless pellucid itself runs the model."""
-        if not getattr(_thread, "silenced", False):
+    def when_traced(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Do nothing: a compiler is tracing."""
+
+    def call_active(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Call the function, or what there is for it at rest."""
+        if not self.rest.is_on:
             Hook.__call__(self, *args, **kwargs)
+        elif self.at_rest is not None and not is_recomputing():
+            self.at_rest(*args, **kwargs)
 
 
 @cache
@@ -81,22 +97,20 @@ def _compiled_hook_type() -> type[LastingHook]:
     so then these hooks do nothing.
     """
     compiler: Any = torch.compiler
-    call_active, forbids_breaks = (
-        compiler.disable(_call_hook),
+    call_untraced, forbids_breaks = (
+        compiler.disable(_call_untraced),
         compiler.assume_constant_result(_forbids_breaks),
     )
 
-    def call(self: LastingHook, *args: Any, **kwargs: Any) -> None:
-        if not torch.compiler.is_compiling():  # what keeps a compiler out costs time in each call
-            self.call_active(*args, **kwargs)
-        elif not forbids_breaks(self.takes_output):
-            call_active(self, args, kwargs)  # unpacking the arguments would trace them
+    def when_traced(self: LastingHook, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if not forbids_breaks(self.takes_output):
+            call_untraced(self, args, kwargs)  # unpacking the arguments would trace them
 
-    return type("CompiledHook", (LastingHook,), {"__call__": call})
+    return type("CompiledHook", (LastingHook,), {"when_traced": when_traced})
 
 
-def _call_hook(hook: LastingHook, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    hook.call_active(*args, **kwargs)
+def _call_untraced(hook: LastingHook, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    hook(*args, **kwargs)
 
 
 def _forbids_breaks(takes_output: bool) -> bool:
@@ -120,11 +134,17 @@ def _forbids_breaks(takes_output: bool) -> bool:
 
 
 class Hooks:
-    """The hooks of one purpose. As a context manager, it removes all of them at its end."""
+    """The hooks of one purpose. As a context manager, it removes all of them at its end.
 
-    def __init__(self, guard: Guard, kind: type[Hook] = Hook) -> None:
-        #: guards every call
+    Args:
+        guard: Guards every call.
+        kind: The class of its hooks.
+        rest: While it is on, lasting hooks on modules do nothing but their part `at_rest`.
+    """
+
+    def __init__(self, guard: Guard, kind: type[Hook] = Hook, rest: Rest | None = None) -> None:
         self.guard = guard
+        self._rest = rest
         self._kind = kind
         self._handles: list[Any] = []
 
@@ -147,11 +167,20 @@ class Hooks:
         call: Callable[..., object],
         *,
         with_kwargs: bool = False,
+        at_rest: Callable[..., object] | None = None,
     ) -> None:
-        """Call it with the module, its arguments and its output after each forward pass."""
+        """Call it with the module, its arguments and its output after each forward pass.
+
+        Args:
+            module: Whose passes.
+            part: What the guard switches off if the call raises.
+            call: What is called.
+            with_kwargs: Whether keyword arguments are passed too.
+            at_rest: What is called instead, with the same, where nothing is due. It must not raise.
+        """
         hook = self._hook(module, part, call)
         if isinstance(hook, LastingHook):
-            hook.takes_output = True
+            hook.takes_output, hook.at_rest = True, at_rest
         self.add(module.register_forward_hook(hook, with_kwargs=with_kwargs))
 
     def register(
@@ -174,6 +203,8 @@ class Hooks:
             self.add(_StateOverride(module))
         hook = self._new(part, call)
         hook.on_forward = True
+        if isinstance(hook, LastingHook) and self._rest is not None:
+            hook.rest = self._rest
         return hook
 
     def _new(self, part: str, call: Callable[..., object]) -> Hook:
