@@ -12,7 +12,7 @@ from pellucid.training import Guard
 from pellucid.vitals import watch
 from pellucid.vitals.async_metrics import AsyncMetrics
 from pellucid.vitals.ledger.writes import Writes
-from pellucid.vitals.taps.hooks import Rest
+from pellucid.vitals.taps.hooks import IdleSpell
 
 
 def swapped(model: nn.Module) -> None:
@@ -57,7 +57,10 @@ def test_a_write_is_seen_in_the_update_after_it(
 def test_weights_without_steps_have_no_ratio() -> None:
     weight = nn.Parameter(torch.ones(4))
     weight.grad = torch.ones(4)
-    writes, metrics = Writes([torch.optim.SGD([weight], lr=0.0)], Rest()), AsyncMetrics(Guard())
+    writes, metrics = (
+        Writes([torch.optim.SGD([weight], lr=0.0)], IdleSpell()),
+        AsyncMetrics(Guard()),
+    )
     writes.end()
     for _ in range(3):
         writes.begin(metrics)

@@ -133,6 +133,35 @@ class InsideLook(WatchReport):
         if parts != self._parts:
             self._study_model()
 
+    def _look_at_first_batch(self) -> None:
+        """Probe the first call, before the update that it leads to."""
+        first = self._first_batch
+        if first is not None and first.call is None:
+            self.guard("the first batch", first.watch_table, self._hooks)
+        if first is not None and self.first_call.is_open and not self._anatomy.is_sharded:
+            with self._schedule.clock.stopped():
+                self.first_call.run(self._anatomy.model, first, self._metrics)
+
+    def _prepare_step(self) -> None:
+        """Keep what a step is measured against."""
+        self.guard("updates of weights", self._keep_up)
+        self.guard("updates of weights", self._updates.begin)
+        self._gradients.clear()
+
+    def _look_at_step(self) -> None:
+        """Take the readings of gradients, of the batch, and of the step that was made."""
+        self.guard("gradients", self._gradients.record, self._metrics)
+        if self._first_batch is not None:
+            self.guard("batch.*", self._first_batch.record, self._metrics)
+        samples = self._gradients.samples
+        self.guard("updates of weights", self._updates.measure, samples, self._metrics)
+
+    def _look_at_change(self) -> None:
+        """Measure how far a step has moved the predictions that were made before it."""
+        runner, predicted = self._probe_runner, self._predicted
+        if runner is not None and predicted is not None:
+            self.guard("update.kl_*", runner.record_change, predicted, self._metrics)
+
     def _look_inside(self) -> None:
         self._predicted = None
         self._keep_up()

@@ -34,7 +34,7 @@ from pellucid.vitals.rules import rules_of
 from pellucid.vitals.schedule import LookSchedule
 from pellucid.vitals.signs import Sign
 from pellucid.vitals.taps.first_batch import FirstBatch
-from pellucid.vitals.taps.hooks import Hooks, LastingHook, Rest
+from pellucid.vitals.taps.hooks import Hooks, IdleSpell, LastingHook
 from pellucid.vitals.taps.optimiser_steps import Steps
 from pellucid.vitals.update_sizes import Optimisers, rate_of, unwrap_optimisers
 from pellucid.vitals.verdicts import VerdictTracker
@@ -84,9 +84,9 @@ class Watch(InsideLook):
         #: repeats the loop's first call, once
         self.first_call = FirstCallProbe(self.guard, enabled=probe is not False)
         #: on while nothing is due in the update that comes; and the next one that has more to do
-        self._rest, self._wakes_at = Rest(), 0
-        self._writes = Writes(self._optimisers, self._rest)
-        self._hooks = Hooks(self.guard, LastingHook, self._rest)
+        self._idle_spell, self._wakes_at = IdleSpell(), 0
+        self._writes = Writes(self._optimisers, self._idle_spell)
+        self._hooks = Hooks(self.guard, LastingHook, self._idle_spell)
         self._losses = Losses()
         #: the learning rate of each update that is not judged yet
         self._rates: list[tuple[int, float]] = []
@@ -136,7 +136,7 @@ class Watch(InsideLook):
             waits: whether to wait a little for the last numbers of other ranks.
         """
         self._hooks.remove()
-        self._rest.is_on, self._wakes_at = False, 0
+        self._idle_spell.is_on, self._wakes_at = False, 0
         self.flush()
         self._schedule.clock.pause()
         if self._ranks is not None and not self._ranks.has_ended:
@@ -185,10 +185,9 @@ class Watch(InsideLook):
 
     def _gather(self, optimiser: Optimizer | None) -> None:
         """Take the gradients of one optimiser's step."""
-        if self._is_off or self._rest.is_on:
+        if self._is_off or self._idle_spell.is_on:
             return
-        if not self._ledger.rests(self.updates + 1):
-            self.guard("the ledger", self._ledger.gather, optimiser)
+        self.guard("the ledger", self._ledger.gather, optimiser)
         if self._ranks is not None:
             self.guard("ranks", self._ranks.gather, optimiser)
         if not self._schedule.is_due("gradients"):
@@ -205,7 +204,7 @@ class Watch(InsideLook):
         """Prepare an update, before its first step."""
         if self._is_off:
             return
-        if self._rest.is_on:  # as few calls as can be: each costs microseconds within a training
+        if self._idle_spell.is_on:  # few calls: each costs microseconds of every update
             self._schedule.skip()
             self._take_rate()
             self._writes.begin(self._metrics)
@@ -213,23 +212,15 @@ class Watch(InsideLook):
         self.guard("the learning rate", self._take_rate)
         self.guard("update.written", self._writes.begin, self._metrics)
         self._thread = get_ident()
-        first_batch = self._first_batch
-        if first_batch is not None and first_batch.call is None:
-            self.guard("the first batch", first_batch.watch_table, self._hooks)
-        if first_batch is not None and self.first_call.is_open and not self._anatomy.is_sharded:
-            with self._schedule.clock.stopped():
-                self.first_call.run(self._anatomy.model, first_batch, self._metrics)
+        self._look_at_first_batch()
         self._schedule.begin(self.updates + 1)
         if self._schedule.is_due("inside"):
             with self._schedule.look("inside"):
                 self.guard("the look inside", self._look_inside)
         if self._schedule.is_due("gradients"):
             with self._schedule.look("gradients"):
-                self.guard("updates of weights", self._keep_up)
-                self.guard("updates of weights", self._updates.begin)
-                self._gradients.clear()
-        if not self._ledger.rests(self.updates + 1):
-            self.guard("the ledger", self._ledger.begin, self.updates + 1)
+                self._prepare_step()
+        self.guard("the ledger", self._ledger.begin, self.updates + 1)
         if self._ranks is not None:
             self.guard("ranks", self._ranks.begin)
 
@@ -238,17 +229,12 @@ class Watch(InsideLook):
         if rate is not None:
             self._rates.append((self.updates + 1, rate))
 
-    def _put_gradients(self) -> None:
-        self._gradients.record(self._metrics)
-        if self._first_batch is not None:
-            self.guard("batch.*", self._first_batch.record, self._metrics)
-
     def _end_update(self) -> None:
         """Finish an update."""
         self.updates += 1
         if self._is_off:
             return
-        if self._rest.is_on:
+        if self._idle_spell.is_on:
             self._writes.end()
             self._ledger.events.clear_calls()
         else:
@@ -259,7 +245,7 @@ class Watch(InsideLook):
             self.guard("readings", self._turn)
             self._wakes_at = 0
         if self.updates + 1 >= self._wakes_at:
-            self._plan_rest()
+            self._plan_idle_spell()
         if self.stops_clock:
             self._schedule.clock.pause()
 
@@ -267,29 +253,22 @@ class Watch(InsideLook):
         """Take the readings after an update's last step that are due."""
         if self._schedule.is_due("gradients"):
             with self._schedule.look("gradients"):
-                self.guard("gradients", self._put_gradients)
-                samples = self._gradients.samples
-                self.guard("updates of weights", self._updates.measure, samples, self._metrics)
-        if self._ledger.rests(self.updates):
-            self._ledger.events.clear()
-        else:
-            self.guard("the ledger", self._ledger.end, self.updates, self._metrics)
+                self._look_at_step()
+        self.guard("the ledger", self._ledger.end, self.updates, self._metrics)
         if self._ranks is not None:
             self.guard("ranks", self._ranks.send, self.updates, self._metrics)
-        runner, predicted = self._probe_runner, self._predicted
-        if runner is not None and predicted is not None and self._schedule.is_due("inside"):
+        if self._schedule.is_due("inside"):
             with self._schedule.look("inside"):
-                self.guard("update.kl_*", runner.record_change, predicted, self._metrics)
+                self._look_at_change()
 
-    def _plan_rest(self) -> None:
-        """Find the next update that has more to do than the usual; until then the watch rests."""
+    def _plan_idle_spell(self) -> None:
+        """Find the next update that has more to do than the usual: until then the watch is idle."""
         step, first = self.updates + 1, self._first_batch
         is_known = first is None or (first.is_done and not self.first_call.is_open)
-        # parts run under one guard then, so none of them may be switched off
-        is_free = is_known and self._ranks is None and not self.guard.off
+        is_free = is_known and self._ranks is None and not self.guard.off  # one guard for all
         due = (self._schedule.next_due, self._ledger.next_due(step)) if is_free else (step,)
         self._wakes_at = min(due)
-        self._rest.is_on = step < self._wakes_at
+        self._idle_spell.is_on = step < self._wakes_at
 
     def _turn(self) -> None:
         """Judge what has arrived since the last time, and send what was measured since."""

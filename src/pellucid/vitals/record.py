@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from pellucid.vitals.signs import Sign
+
 #: The first points of a series all stay: most faults appear at once.
 _FIRST = 64
 #: Most points that a series holds.
@@ -67,8 +69,12 @@ class Record:
         for name, value in numbers.items():
             self.logged.setdefault(name, Series()).add(Point(step, value))
 
-    def sign(self, id: str, point: Point) -> None:
-        """Add a reading of a sign, as it was judged."""
+    def sign(self, sign: Sign) -> None:
+        """Add a sign as it was judged."""
+        self.add(sign.id, Point(sign.step, sign.value, sign.word, sign.place))
+
+    def add(self, id: str, point: Point) -> None:
+        """Add a reading of a sign."""
         if id not in self.signs:
             self.signs[id] = Series()
         self.signs[id].add(point)

@@ -14,16 +14,15 @@ from pellucid.vitals.loss_window import LOSSES, LossWindow
 from pellucid.vitals.readings import AGGREGATES, EXTRA_SIGNS, drop_missing, summarise, thinned
 from pellucid.vitals.record import Point, Record
 from pellucid.vitals.rules import Rule
-from pellucid.vitals.signs import WORDS, Sign, Word, mildest
+from pellucid.vitals.signs import Sign, Word
+from pellucid.vitals.word_history import WordHistory
 
 _CLIPPED = 100
 _MEDIAN_OF = 256
 #: Fewer readings have no meaningful median.
 _LEAST = 5
-
 #: Fewer readings of the largest score show no trend; a score below this has not grown.
 _FEWEST_SCORES, _GROWN = 8, 25.0
-
 #: Once the task is solved, these are watch at worst.
 _CORRECTNESS_SIGNS = ("predictions.certain", "predictions.error_norm")
 
@@ -42,7 +41,6 @@ class VerdictTracker:
     def __init__(self, rules: Mapping[str, Rule], guard: Guard | None = None) -> None:
         self.rules = dict(rules)
         self._descriptions = {id: rule.description for id, rule in rules.items()}
-        self._calm_ranges = {id: rule.calm_range for id, rule in rules.items()}
         self.guard = guard or Guard()
         self.signs: dict[str, Sign] = {}
         #: ln V, and the losses that counting labels reaches; None while unknown
@@ -58,9 +56,7 @@ class VerdictTracker:
         self.excuses: dict[str, str] = {}
         #: whether the answers compared with a reference come from the data, not from the model
         self.has_given_answers = False
-        #: signs whose last reading alone was sick, while their word is not sick yet
-        self.doubted: set[str] = set()
-        self._past: dict[str, list[Word]] = {}
+        self._words_so_far = WordHistory(self.rules)
         self._history: dict[str, list[float]] = {}
         self._window = LossWindow()
         self._first: dict[str, float] = {}
@@ -83,11 +79,7 @@ class VerdictTracker:
         self._highest_rate = max(self._highest_rate, learning_rate)
 
     def rates(self, rates: Sequence[tuple[int, float]]) -> None:
-        """Take and record the learning rates of some updates.
-
-        Args:
-            rates: Each update, and its rate.
-        """
+        """Take and record the learning rates of some updates, each with its update."""
         for step, rate in rates:
             self.rate(rate)
             self.record.rates.add(Point(step, rate))
@@ -98,11 +90,7 @@ class VerdictTracker:
 
     @guarded("loss.*")
     def losses(self, losses: Sequence[tuple[int, float]]) -> None:
-        """Take the losses of some updates, in nats a token.
-
-        Args:
-            losses: Each update, and its loss.
-        """
+        """Take the losses of some updates, each with its update, in nats a token."""
         readings: dict[str, list[_Reading]] = {}
         for step, value in losses:
             self.record.losses.add(Point(step, value))
@@ -201,20 +189,15 @@ class VerdictTracker:
         self.guard(id, self._words, id, [(step, value, applies)], place)
 
     def _words(self, id: str, readings: Sequence[_Reading], place: str = "") -> None:
-        rule, past, word = self.rules[id], self._past.setdefault(id, []), WORDS[0]
-        low, high = self._calm_ranges[id]
+        word: Word = "calm"
+        guessing = self.guessing if self.counts_tokens else None
         for step, value, applies in readings:
-            if low <= value <= high:  # nearly always, and this runs in every update
-                latest: Word = "calm"
-                word = latest
-            else:
-                latest, word = self._word(id, value, past, applies=applies)
-            past.append(latest)
-            del past[: -rule.readings]
-            (self.doubted.add if latest == "sick" != word else self.doubted.discard)(id)
-            self.record.sign(id, Point(step, value, word, place))
+            is_judged = applies and id not in self.excuses
+            is_solved = id in _CORRECTNESS_SIGNS and self._window.is_solved(guessing)
+            word = self._words_so_far.next(id, value, is_judged=is_judged, is_solved=is_solved)
+            self.record.add(id, Point(step, value, word, place))
         step, value, _ = readings[-1]
-        excuse = self.excuses.get(id) if math.isfinite(value) else None
+        rule, excuse = self.rules[id], self.excuses.get(id) if math.isfinite(value) else None
         self.signs[id] = Sign(
             id=id,
             equation=rule.equation,
@@ -225,21 +208,6 @@ class VerdictTracker:
             source=rule.source,
             place=place,
         )
-
-    def _word(
-        self, id: str, value: float, past: Sequence[Word], *, applies: bool
-    ) -> tuple[Word, Word]:
-        """The word for a reading alone, and the word after those before it."""
-        rule, is_finite = self.rules[id], math.isfinite(value)
-        is_judged = applies and not (is_finite and id in self.excuses)
-        latest: Word = rule.word(value) if is_judged else "calm"
-        if latest == "sick" and is_finite and id in _CORRECTNESS_SIGNS:
-            guessing = self.guessing if self.counts_tokens else None
-            latest = "watch" if self._window.is_solved(guessing) else latest
-        # one that is not finite is sick at once; else the mildest of the last readings counts
-        last = [*past, latest][-rule.readings :]
-        word = mildest(last) if len(last) == rule.readings else "calm"
-        return latest, (word if is_finite else latest)
 
     def _applies(self, id: str, value: float) -> bool:
         """Whether the rule's condition holds; a value that is not finite is always judged."""
@@ -295,9 +263,15 @@ class VerdictTracker:
         del history[:-_MEDIAN_OF]
         return relative
 
+    @property
+    def doubted(self) -> set[str]:
+        """Signs whose last reading alone was sick, while their word is not sick yet."""
+        return self._words_so_far.doubted
+
     def state_dict(self) -> dict[str, Any]:
         """The windows, as plain values."""
         windows = {key: getattr(self, name) for key, name in _WINDOWS.items()}
+        windows["past"] = self._words_so_far.past
         label_losses = None if self.baselines is None else list(self.baselines)
         window = self._window.state_dict()
         return windows | window | {"guessing": self.guessing, "baselines": label_losses}
@@ -307,6 +281,7 @@ class VerdictTracker:
         self.guessing = state["guessing"]
         self.baselines = None if state["baselines"] is None else Baselines(*state["baselines"])
         self._window.load_state_dict(state)
+        self._words_so_far.past = state.get("past", self._words_so_far.past)
         for key, name in _WINDOWS.items():
             if key in state:  # an older version saved fewer
                 setattr(self, name, state[key])
@@ -314,7 +289,6 @@ class VerdictTracker:
 
 #: By their keys in a saved state: the attributes that words depend on.
 _WINDOWS = {
-    "past": "_past",
     "history": "_history",
     "spread": "_spread",
     "first": "_first",

@@ -10,6 +10,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from pellucid.vitals.taps.recorded_call import is_plain
+
 #: Most rows of a batch that get a checksum.
 ROWS = 8
 #: Masks lie in so many pieces of a row, on average, and answers in one.
@@ -19,6 +21,8 @@ _RUNS = 2
 _KINDS, _FEWEST_TOKENS, _LIKENESS = 256, 64, 0.5
 #: Of few ids, chance alone makes batches alike.
 _MOST_CHANCE = 0.5
+#: Fewer rows are often of one class by chance.
+_CLASSED = 4
 #: A checksum has so many bits, which a float32 holds exactly.
 _BITS = 24
 #: Tokens of a piece of text, how many kinds of checksums pieces have, and the factor of these.
@@ -208,6 +212,13 @@ def _is_like(values: Any, ids: Tensor) -> bool:
         and values.shape[1] == ids.shape[1]
         and not values.is_floating_point()
     )
+
+
+def range_of_classes(labels: object) -> Tensor | None:
+    """What `class_range` gives; None unless these are labels of enough rows, one class each."""
+    if not isinstance(labels, Tensor) or labels.is_floating_point() or not is_plain(labels):
+        return None
+    return class_range(labels) if labels.ndim == 1 and len(labels) >= _CLASSED else None
 
 
 def class_range(labels: Int[Tensor, " rows"]) -> Int[Tensor, " 2"]:

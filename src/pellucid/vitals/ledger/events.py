@@ -95,7 +95,7 @@ class Events:
         self.clear()
 
     @property
-    def rests(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether a call is only counted: no page is open, and no gap is to be measured."""
         return not (self.records or self.measures_gap)
 
@@ -129,7 +129,7 @@ class Events:
     def attach_to_model(self, model: nn.Module, hooks: Hooks, batches: Batches | None) -> None:
         """Count the calls of the model, whose rows `batches` knows."""
         self._batches = batches
-        hooks.after(model, "calls of the model", self._on_output, at_rest=self._count)
+        hooks.after(model, "calls of the model", self._on_output, when_idle=self._count)
 
     def attach_to_parameter(self, parameter: nn.Parameter, size: int) -> None:
         """Count the gradients that arrive at a parameter; `arrival_hooks` do it.
@@ -172,7 +172,7 @@ class Events:
 
     def _on_output(self, module: nn.Module, inputs: Any, output: Any) -> None:
         self._count(module)
-        if torch.is_grad_enabled() and not self.rests:
+        if torch.is_grad_enabled() and not self.is_idle:
             ids, labels = (None, None) if self._batches is None else self._batches.latest()
             of_rows = class_logits(output, labels)
             if of_rows is None and self.records and ids is not None:

@@ -100,19 +100,10 @@ class Ledger:
 
     # ---- an update
 
-    def rests(self, step: int) -> bool:
-        """Whether there is nothing to do in this update, whose events do not count."""
-        is_resting = self._witnesses is not None and self._page is None
-        return is_resting and step % _RETRIED != 0
-
     def next_due(self, step: int) -> int:
-        """The next update from this one on in which it does not rest.
-
-        Args:
-            step: The update.
-        """
-        is_resting = self.events.rests and self.rests(step)
-        return step + -step % _RETRIED if is_resting else step
+        """The next update, from this one on, that has something to do."""
+        is_idle = self._witnesses is not None and self.events.is_idle
+        return step + -step % _RETRIED if is_idle else step
 
     @torch.no_grad()
     def begin(self, step: int) -> None:

@@ -16,10 +16,10 @@ from torch.optim import Optimizer
 
 from pellucid.vitals.async_metrics import AsyncMetrics
 from pellucid.vitals.ledger.witnesses import Witnesses
-from pellucid.vitals.taps.hooks import Rest
+from pellucid.vitals.taps.hooks import IdleSpell
 
-#: At rest, every so many of the witnesses.
-_FEW = 4
+#: In an idle spell, every so many of the witnesses stands for all.
+_STRIDE = 4
 _SIGN, _REPEAT = "update.written", "update.written_again"
 
 
@@ -28,12 +28,12 @@ class Writes:
 
     Args:
         optimisers: Those that step.
-        rest: While it is on, a few tensors stand for all of them.
+        idle_spell: While it is on, a few tensors stand for all of them.
     """
 
-    def __init__(self, optimisers: Sequence[Optimizer], rest: Rest) -> None:
+    def __init__(self, optimisers: Sequence[Optimizer], idle_spell: IdleSpell) -> None:
         self._optimisers = optimisers
-        self._rest = rest
+        self._idle_spell = idle_spell
         self._witnesses: Witnesses | None = None
         self._counts: list[int] = []
         #: whether anything was written so far: only then are the numbers kept, as that takes time
@@ -84,13 +84,14 @@ class Writes:
         """How often each witness was written to, or each of a few."""
         assert self._witnesses is not None
         parameters = self._witnesses.parameters
-        return [p._version for p in (parameters[::_FEW] if self._rest.is_on else parameters)]
+        parameters = parameters[::_STRIDE] if self._idle_spell.is_on else parameters
+        return [parameter._version for parameter in parameters]
 
     def _differ(self, counts: list[int]) -> bool:
         """Whether counts differ from those before, as far as both have them."""
         before = self._counts
         if len(before) < len(counts):
-            counts = counts[::_FEW]
+            counts = counts[::_STRIDE]
         elif len(before) > len(counts):
-            before = before[::_FEW]
+            before = before[::_STRIDE]
         return before != counts

@@ -20,7 +20,7 @@ from pellucid.vitals.call.prompt_answers import PromptAnswers
 from pellucid.vitals.call.row_content import record_rows
 from pellucid.vitals.label_baselines import Baselines, baselines
 from pellucid.vitals.ledger.answer_places import count_answers
-from pellucid.vitals.ledger.batch_rows import Rows, class_range, first_rows
+from pellucid.vitals.ledger.batch_rows import Rows, first_rows, range_of_classes
 from pellucid.vitals.model_parts import decodes, table_of, unwrap
 from pellucid.vitals.probe import Probe
 from pellucid.vitals.taps.hooks import Hooks
@@ -38,8 +38,6 @@ from pellucid.vitals.taps.recorded_call import (
 _TOKENS, _ROWS = 512, 4
 #: Most losses that are kept of an update.
 MAX_LOSSES = 4096
-#: Fewer rows are often of one class by chance.
-_CLASSED = 4
 #: Class names in transformers of models that shift their labels, which are the inputs.
 _SHIFTED = ("ForCausalLM", "LMHeadModel")
 
@@ -85,8 +83,8 @@ class FirstBatch:
     def attach(self, model: nn.Module, hooks: Hooks) -> None:
         """Add hooks to the model."""
         hooks.before(model, "the first batch", self._on_call, with_kwargs=True)
-        at_rest = partial(self._on_output_at_rest, hooks)
-        hooks.after(model, "outputs", partial(self._on_output, hooks), at_rest=at_rest)
+        on_output = partial(self._on_output, hooks)
+        hooks.after(model, "outputs", on_output, when_idle=on_output)
         if self._decodes is not None:
             # objectives call it for hidden states, and never the model itself
             embedding = self._model.get_submodule("token_embedding")
@@ -106,8 +104,8 @@ class FirstBatch:
     @property
     def is_done(self) -> bool:
         """Whether all was kept that it keeps of the first calls."""
-        is_kept = self._call is not None and not self._awaits_logits and not self.answers.is_open
-        return is_kept and self.prompt_answers.is_done
+        is_open = self._awaits_logits or self.answers.is_open
+        return bool(self._call or self.reason) and not is_open and self.prompt_answers.is_done
 
     @property
     def call(self) -> Call | None:
@@ -177,17 +175,12 @@ class FirstBatch:
 
     def class_range(self) -> Tensor | None:
         """The lowest and the highest label of the latest batch, if rows have one class each."""
-        labels = self._ids_labels
-        is_whole = isinstance(labels, Tensor) and not labels.is_floating_point()
-        if not is_whole or labels.ndim != 1 or len(labels) < _CLASSED or not is_plain(labels):
-            return None
-        return class_range(labels)
+        return range_of_classes(self._ids_labels)
 
     def count_answers(self) -> Tensor | None:
         """What `count_answers` gives of the latest batch; None without places of answers."""
-        return (
-            None if self._ids is None else count_answers(self._ids, self._ids_mask, *self._answers)
-        )
+        ids = self._ids
+        return None if ids is None else count_answers(ids, self._ids_mask, *self._answers)
 
     def record(self, metrics: AsyncMetrics) -> None:
         """Record a number that identifies the latest batch, and the share of repetitive rows."""
@@ -257,10 +250,6 @@ class FirstBatch:
             hooks.guard("the first targets", self._take_first_output, hooks, output)
         if self.answers.is_open:
             hooks.guard("answers.*", self._take_answers, hooks, output)
-
-    def _on_output_at_rest(self, hooks: Hooks, module: nn.Module, _: Any, output: Any) -> None:
-        if self.reads_losses and is_learning(module):
-            hooks.guard("the model's own loss", self._take_loss, output)
 
     def _take_loss(self, output: Any) -> None:
         loss = output_attribute(output, "loss")

@@ -31,7 +31,7 @@ def silenced() -> Generator[None]:
         _thread.silenced = was_silenced
 
 
-class Rest:
+class IdleSpell:
     """Whether nothing is due in the update that comes: hooks on a model then cost next to none."""
 
     is_on = False
@@ -67,9 +67,9 @@ class LastingHook(Hook):
 
     #: whether its module's output is among its arguments
     takes_output = False
-    #: while it is on, `at_rest` is called instead, without a guard; by default nothing is
-    rest = Rest()
-    at_rest: Callable[..., object] | None = None
+    #: while it is on, `when_idle` is called instead, without a guard; by default nothing is
+    idle_spell = IdleSpell()
+    when_idle: Callable[..., object] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         """Call the function, unless a compiler is tracing or pellucid itself runs the model."""
@@ -82,11 +82,11 @@ class LastingHook(Hook):
         """Do nothing: a compiler is tracing."""
 
     def call_active(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Call the function, or what there is for it at rest."""
-        if not self.rest.is_on:
+        """Call the function, or what is called while nothing is due."""
+        if not self.idle_spell.is_on:
             Hook.__call__(self, *args, **kwargs)
-        elif self.at_rest is not None and not is_recomputing():
-            self.at_rest(*args, **kwargs)
+        elif self.when_idle is not None and not is_recomputing():
+            self.when_idle(*args, **kwargs)
 
 
 @cache
@@ -139,12 +139,14 @@ class Hooks:
     Args:
         guard: Guards every call.
         kind: The class of its hooks.
-        rest: While it is on, lasting hooks on modules do nothing but their part `at_rest`.
+        idle_spell: While it is on, lasting hooks on modules do nothing but their part `when_idle`.
     """
 
-    def __init__(self, guard: Guard, kind: type[Hook] = Hook, rest: Rest | None = None) -> None:
+    def __init__(
+        self, guard: Guard, kind: type[Hook] = Hook, idle_spell: IdleSpell | None = None
+    ) -> None:
         self.guard = guard
-        self._rest = rest
+        self._idle_spell = idle_spell
         self._kind = kind
         self._handles: list[Any] = []
 
@@ -167,7 +169,7 @@ class Hooks:
         call: Callable[..., object],
         *,
         with_kwargs: bool = False,
-        at_rest: Callable[..., object] | None = None,
+        when_idle: Callable[..., object] | None = None,
     ) -> None:
         """Call it with the module, its arguments and its output after each forward pass.
 
@@ -176,11 +178,11 @@ class Hooks:
             part: What the guard switches off if the call raises.
             call: What is called.
             with_kwargs: Whether keyword arguments are passed too.
-            at_rest: What is called instead, with the same, where nothing is due. It must not raise.
+            when_idle: What is called instead while nothing is due. It must not raise.
         """
         hook = self._hook(module, part, call)
         if isinstance(hook, LastingHook):
-            hook.takes_output, hook.at_rest = True, at_rest
+            hook.takes_output, hook.when_idle = True, when_idle
         self.add(module.register_forward_hook(hook, with_kwargs=with_kwargs))
 
     def register(
@@ -203,8 +205,8 @@ class Hooks:
             self.add(_StateOverride(module))
         hook = self._new(part, call)
         hook.on_forward = True
-        if isinstance(hook, LastingHook) and self._rest is not None:
-            hook.rest = self._rest
+        if isinstance(hook, LastingHook) and self._idle_spell is not None:
+            hook.idle_spell = self._idle_spell
         return hook
 
     def _new(self, part: str, call: Callable[..., object]) -> Hook:

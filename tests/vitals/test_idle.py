@@ -1,4 +1,4 @@
-"""While nothing is due a watch rests: it costs next to none, and misses nothing that it promises."""
+"""While nothing is due a watch is idle: it costs next to none, and misses nothing that it promises."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_calls_and_writes_are_seen() -> None:
     assert [point.step for point in written if point.value > 10] == [171]
 
 
-def test_most_updates_rest_once_the_budget_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_most_updates_are_idle_once_the_budget_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = 0
     real = FirstBatch._on_call
 
@@ -93,7 +93,7 @@ def test_most_updates_rest_once_the_budget_is_spent(monkeypatch: pytest.MonkeyPa
     assert calls < UPDATES / 2
 
 
-def test_a_paid_reading_ends_the_rest() -> None:
+def test_a_paid_reading_ends_the_idle_spell() -> None:
     def between(loop: Loop, step: int) -> None:
         if step == 150:
             loop.watch._schedule.share = None
