@@ -74,6 +74,11 @@ SECTIONS = {
         "benchmarks.quality.page:table",
         "benchmarks.quality --train wiki.test.raw --held-out wiki.valid.raw",
     ),
+    "quality-gpt2-60s": Section(
+        "quality-gpt2-60s",
+        "benchmarks.quality.page:table",
+        "benchmarks.quality --train wiki.test.raw --held-out wiki.valid.raw --seconds 60",
+    ),
     "recipe-choices": Section(
         "recipe-choices", "benchmarks.recipe_choices:page", "benchmarks.recipe_choices"
     ),

@@ -1,4 +1,4 @@
-"""While nothing is due a watch is idle: it costs next to none, and misses nothing that it promises."""
+"""While nothing is due a watch is idle: it costs next to none, and misses nothing of the rest."""
 
 from __future__ import annotations
 
