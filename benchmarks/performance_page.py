@@ -86,6 +86,7 @@ SECTIONS = {
         "bfloat16-weights", "benchmarks.bfloat16_weights:table", "benchmarks.bfloat16_weights"
     ),
     "vitals": Section("vitals", "benchmarks.vitals:table", "benchmarks.vitals"),
+    "watching": Section("watching", "benchmarks.watching:table", "benchmarks.watching"),
     "scale": Section("scale", "benchmarks.scale_page:page", "benchmarks.scale"),
 }
 
