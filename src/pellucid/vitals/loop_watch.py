@@ -265,9 +265,9 @@ class Watch(InsideLook):
         """Find the next update that has more to do than the usual: until then the watch is idle."""
         step, first = self.updates + 1, self._first_batch
         is_known = first is None or (first.is_done and not self.first_call.is_open)
-        is_free = is_known and self._ranks is None and not self.guard.off  # one guard for all
-        due = (self._schedule.next_due, self._ledger.next_due(step)) if is_free else (step,)
-        self._wakes_at = min(due)
+        is_alone = self._ranks is None and self._schedule.agree is None
+        is_free = is_known and is_alone and not self.guard.off  # all parts run under one guard
+        self._wakes_at = min(self._schedule.next_due, self._ledger.next_due(step)) if is_free else 0
         self._idle_spell.is_on = step < self._wakes_at
 
     def _turn(self) -> None:
