@@ -9,7 +9,7 @@ import pytest
 
 from pellucid.diagnosis import Reading, diagnose
 from pellucid.vitals import Mark
-from support.courses import GUESSING, healthy
+from support.courses import GUESSING, UNIGRAM, but, flat, healthy
 
 
 def once(id: str, value: float, word: Any = "sick") -> dict[str, tuple[Reading, ...]]:
@@ -35,6 +35,10 @@ def once(id: str, value: float, word: Any = "sick") -> dict[str, tuple[Reading, 
         (once("targets.evenness", 0.04), "LOS004"),
         (once("targets.evenness", 0.4, ""), None),
         (once("batch.falls", 0.0), "DAT009"),
+        (once("batch.scattered", 0.5), "DAT012"),
+        (once("batch.scattered", 0.2, ""), None),
+        (once("call.shown_before", 0.5), "ATT003"),
+        (once("call.shown_before", 0.1, ""), None),
         (once("targets.nats", GUESSING, ""), None),
         (once("targets.taught", -0.7) | once("targets.single", 0.2), "LOS003"),
         (once("targets.taught", 40.0) | once("targets.single", 0.2), None),
@@ -92,3 +96,49 @@ def test_batches_that_come_in_turn_are_all_the_data() -> None:
     assert finding.code == "DAT021"
     some = replace(mark, values=[1.0, 0.875, 1.0, 1.0])
     assert diagnose(replace(healthy(), marks={"known_rows": some})) == []
+
+
+def test_a_norm_that_brings_a_small_embedding_to_size_is_a_note() -> None:
+    course = healthy()
+    small = once("norm.variance_over_eps", 1e-3)
+    for size, severity in ((0.03, "note"), (1e-4, "warn")):
+        signs = course.signs | small | once("stream.rms", size, "")
+        (finding,) = diagnose(replace(course, signs=signs))
+        assert (finding.code, finding.severity) == ("INI006", severity)
+
+
+def test_a_plateau_of_text_whose_tokens_tell_their_targets_is_no_fault_of_the_data() -> None:
+    course = but(losses=flat(UNIGRAM))()
+    for tied, is_said in ((1.0, True), (8.0, False)):
+        findings = diagnose(replace(course, signs=course.signs | once("targets.tied", tied, "")))
+        assert ("DAT009" in {finding.code for finding in findings}) == is_said
+
+
+def test_what_takes_the_scale_of_a_loss_off_again_is_no_cut() -> None:
+    course, values = healthy(), [2.0**-12 / (1 + n % 3) for n in range(99)]
+    facts = replace(course.facts, clip_norm=None, betas=None)
+    mark = Mark(n_seen=99, n_seeable=99, first=2, values=values)
+    for weight, is_said in ((4096.0, False), (1.0, True)):
+        signs = course.signs | once("targets.weight", weight, "")
+        findings = diagnose(replace(course, facts=facts, signs=signs, marks={"cut": mark}))
+        assert ("UPD008" in {finding.code for finding in findings}) == is_said
+
+
+def test_answers_without_an_end_are_a_fault_and_texts_without_one_are_a_note() -> None:
+    course = healthy()
+    signs = course.signs | once("targets.endless", 1.0)
+    (note,) = diagnose(replace(course, signs=signs))
+    assert (note.code, note.severity) == ("DAT019", "note")
+    signs |= once("targets.prompt_nats", 4.0, "")
+    facts = replace(course.facts, has_prompts=True)
+    (finding,) = diagnose(replace(course, signs=signs, facts=facts))
+    assert (finding.code, finding.severity) == ("DAT019", "warn")
+
+
+def test_adagrad_needs_no_warm_up() -> None:
+    course = healthy()
+    signs = course.signs | {"update.ratio": (Reading(1, 0.8, "sick"), Reading(150, 0.005, ""))}
+    facts = replace(course.facts, warmup_steps=0, betas=None)
+    for slows_down, severity in ((True, "note"), (None, "warn")):
+        history = replace(course, signs=signs, facts=replace(facts, slows_down=slows_down))
+        assert [f.severity for f in diagnose(history) if f.code == "OPT006"] == [severity]

@@ -13,7 +13,7 @@ from pellucid.diagnosis.causes.standstill import motionless_model
 from pellucid.diagnosis.finding import limit
 from pellucid.diagnosis.history.history import Reading
 from pellucid.vitals import Mark
-from support.courses import GUESSING, but, curve, flat
+from support.courses import GUESSING, UNIGRAM, but, curve, flat
 
 #: Signs that ran away, in the order in which they are added.
 RUNAWAYS: dict[str, tuple[float, float]] = {
@@ -42,6 +42,17 @@ def test_a_rate_is_too_high_the_surer_the_more_runs_away(
     assert candidate.likely == pytest.approx(likely)
     assert candidate.severity == (None if is_hurt or n_runaways > 2 else "warn")
     assert candidate.rivals == ()
+
+
+@pytest.mark.parametrize(("first", "severity"), [(0.2, "note"), (0.8, None)])
+def test_a_plateau_alone_makes_no_small_first_update_a_fault(
+    first: float, severity: str | None
+) -> None:
+    signs = {"update.ratio": (first, 0.005)}
+    stuck = view(facts={"warmup_steps": 0}, signs=signs, losses=flat(UNIGRAM))
+    candidate = no_warm_up(stuck)
+    assert candidate is not None
+    assert candidate.severity == severity
 
 
 def test_a_sudden_start_makes_it_less_sure_and_names_its_rival() -> None:

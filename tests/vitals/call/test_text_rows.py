@@ -10,9 +10,11 @@ from torch import Tensor
 
 from pellucid.batches import IGNORED
 from pellucid.vitals.call.arguments import Arguments
+from pellucid.vitals.call.padding_mask import shown_before
 from pellucid.vitals.call.paid_targets import PaidTargets
-from pellucid.vitals.call.target_rows import padding_for_text
-from pellucid.vitals.call.text_rows import is_doubled, same_halves
+from pellucid.vitals.call.row_content import one_token
+from pellucid.vitals.call.target_rows import padding_for_text, unended_rows, unpaid_rows
+from pellucid.vitals.call.text_rows import is_cut_short, is_doubled, same_halves
 from pellucid.vitals.taps.recorded_call import Call
 
 PAD, START, END = 0, 1, 2
@@ -58,3 +60,71 @@ def test_padding_that_is_asked_for_amid_a_text_is_counted_unless_it_may_be_a_cla
     # padding may be the end of a text
     following = torch.tensor([[*TEXT, END, PAD, PAD, IGNORED]])
     assert padding_for_text(arguments, tokens, following, paid(following, of_tokens=True)) == 0
+
+
+def filled_rows(*texts: list[int], at_start: bool) -> Tensor:
+    width = max(map(len, texts))
+    pads = [[PAD] * (width - len(text)) for text in texts]
+    pairs = zip(pads, texts, strict=True)
+    return torch.tensor([p + t if at_start else t + p for p, t in pairs])
+
+
+def test_padding_before_a_text_is_seen_unless_the_mask_hides_it() -> None:
+    texts = [TEXT, TEXT * 2, TEXT * 3]
+    before, behind = (filled_rows(*texts, at_start=start) for start in (True, False))
+    arguments = Arguments(Call((), {"input_ids": before}), "input_ids", pad=PAD)
+    assert shown_before(arguments) == pytest.approx(2 / 3)
+    call = Call((), {"input_ids": before, "mask": (before != PAD).long()})
+    assert shown_before(replace(arguments, call=call, mask="mask")) == 0
+    assert shown_before(replace(arguments, call=Call((), {"input_ids": behind}))) == 0
+    assert shown_before(replace(arguments, pad=None)) is None
+    alike = Call((), {"input_ids": before[:1].expand(3, -1)})
+    assert shown_before(replace(arguments, call=alike)) == 0
+
+
+def test_rows_of_one_token_and_padding_are_one_token() -> None:
+    rows = filled_rows([3] * 16, [3] * 24, [3] * 32, at_start=False)
+    assert float(one_token(rows)) == 1
+    short = filled_rows([3] * 3, [4] * 4, [5] * 16, at_start=False)
+    assert float(one_token(short)) < 0.5
+
+
+def test_rows_cut_out_of_a_stream_may_hold_the_end_of_a_text() -> None:
+    ids = torch.arange(40).view(8, 5) + 5
+    arguments = Arguments(Call((), {"ids": ids}), "ids", special=(END,), room=64)
+    assert is_cut_short(arguments, ids)
+    ids[0, 3] = END
+    assert is_cut_short(arguments, ids)
+    ids[:4, 3] = END
+    assert not is_cut_short(arguments, ids)
+
+
+@pytest.mark.parametrize(
+    ("ends", "share"),
+    [
+        ([[9], [9], [9], [9]], 0.0),  # an end that the config does not know
+        ([[8], [8], [8], [8]], 1.0),  # a full stop, which stands inside of texts too
+        ([[END], [END], [END], [END]], 0.0),
+    ],
+)
+def test_answers_are_endless_without_an_end_of_their_own(
+    ends: list[list[int]], share: float
+) -> None:
+    texts = [[5, 6, 8, 7, *[n] * 2, *end] for n, end in enumerate(ends, start=20)]
+    tokens = filled_rows(*texts, [30] * 12, at_start=False)
+    targets = torch.full_like(tokens, IGNORED)
+    targets[:, :-1] = torch.where(tokens[:, 1:] == PAD, IGNORED, tokens[:, 1:])
+    arguments = Arguments(Call((), {"ids": tokens}), "ids", pad=PAD, ends=(END,))
+    signs = unended_rows(arguments, tokens, targets, targets)
+    assert signs is not None
+    assert signs["targets.endless"] == share
+    assert signs["targets.unended"] == 0
+
+
+def test_rows_without_labels_are_counted_in_the_whole_batch() -> None:
+    labels = torch.tensor([[5, 6], [IGNORED, IGNORED], [IGNORED, IGNORED], [IGNORED, IGNORED]])
+    call = Call((), {"ids": labels[:1].clamp_min(0), "labels": labels[:1]})
+    arguments = Arguments(call, "ids", labels="labels")
+    known = PaidTargets(labels, labels[:1], single=1.0)
+    assert unpaid_rows(arguments, known) == 0.75
+    assert unpaid_rows(arguments, None) == 0

@@ -16,7 +16,13 @@ from pellucid.diagnosis.finding import limit
 from pellucid.vitals.call import token_order
 from pellucid.vitals.call.alignment import renamed
 from pellucid.vitals.call.place_weights import easiness, power_of_p
-from pellucid.vitals.call.token_order import interleaving, pair_ratio, share_of_text
+from pellucid.vitals.call.token_order import (
+    interleaving,
+    pair_ratio,
+    scattered,
+    share_of_text,
+    target_ratio,
+)
 from pellucid.vitals.ledger.batch_rows import first_rows, kinship
 from pellucid.vitals.ledger.marks import KIN
 
@@ -171,3 +177,31 @@ def test_a_divided_cross_entropy_weighs_places_alike(divisor: float) -> None:
     assert logits.grad is not None
     is_plain = torch.ones_like(ids, dtype=torch.bool)
     assert power_of_p(logits.grad, logits.detach(), is_plain) == 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_target_comes_with_its_token_more_often_than_by_chance_if_it_belongs_to_it(
+    seed: int,
+) -> None:
+    rows, bound = windows(seed, 16, TIME + 1), limit("DAT009", "tied")
+    ids, targets = rows[:, :-1], rows[:, 1:]
+    of_other_rows = windows(seed + 100, 16)
+    assert (target_ratio(ids, targets) or 0.0) > bound
+    assert (target_ratio(ids, of_other_rows) or 0.0) < bound
+    assert target_ratio(ids[:2], targets[:2]) is None
+    assert target_ratio(ids, targets[:, 1:]) is None
+
+
+def test_one_id_between_the_words_is_scattered_and_a_mask_or_padding_is_not() -> None:
+    rows, draws = windows(0, 16), torch.Generator().manual_seed(0)
+    is_written_over = torch.rand(rows.shape, generator=draws) < 0.5
+    unknown = rows.masked_fill(is_written_over, 3)
+    following = torch.full_like(unknown, IGNORED)
+    following[:, :-1] = unknown[:, 1:]
+    assert scattered(unknown, following) == pytest.approx(0.5, abs=0.05)
+    assert scattered(rows, rows) < limit("DAT012", "scattered")
+    masked = torch.where(is_written_over, rows, IGNORED)
+    assert scattered(unknown, masked) == 0
+    padded = rows.clone()
+    padded[:, TIME // 2 :] = 0
+    assert scattered(padded, padded) == 0

@@ -1,10 +1,12 @@
-"""Causes in bounds and noise, as the ledger of updates saw them in many updates."""
+"""Causes in bounds, cuts and noise, as the ledger of updates saw them in many updates."""
 
 from __future__ import annotations
 
-from pellucid.diagnosis.causes.candidate import Candidate, Cause, Comparison, suspect_mark
+import math
+
+from pellucid.diagnosis.causes.candidate import Candidate, Cause, Comparison, suspect, suspect_mark
 from pellucid.diagnosis.causes.history_view import HistoryView
-from pellucid.diagnosis.causes.updates import likelihood
+from pellucid.diagnosis.causes.updates import likelihood, severity_of_cuts
 from pellucid.diagnosis.finding import limit
 
 
@@ -38,9 +40,37 @@ def noisy_gradients(view: HistoryView) -> Candidate | None:
     return suspect_mark("UPD011/noise", mark, likelihood(mark), severity=severity)
 
 
+def always_cut(view: HistoryView) -> Candidate | None:
+    """Gradients that are far shorter at every step than when they arrived.
+
+    A loss that is scaled up is scaled in its gradient by the logits too, which then weighs as much
+    as the scale: what takes the scale off again is no cut.
+    """
+    mark = view.often("cut", limit("UPD008", "share"))
+    if mark is None or view.facts.clip_norm is not None:
+        return None
+    used = mark.value * max(1.0, view.first("targets.weight") or 1.0)
+    if used > limit("UPD008", "cut"):
+        return None
+    logs = [math.log2(value) for value in mark.values if value > 0]
+    # a factor that stays the same is no clipping but a mean over parts, and 1024 a loss scale
+    is_scale = all(abs(value - round(value)) < limit("UPD008", "spread") for value in logs)
+    if not logs or max(logs) - min(logs) < limit("UPD008", "spread") or is_scale:
+        return None
+    return suspect(
+        "UPD008",
+        likelihood(mark),
+        cut=used,
+        n=mark.n_seen,
+        step=mark.first,
+        severity=severity_of_cuts(view, adapts=view.facts.betas is not None),
+    )
+
+
 CAUSES: tuple[Cause, ...] = (
     weights_at_bound,
     gradients_at_bound,
     noisy_gradients,
+    always_cut,
     Comparison("LOS005/gap", "targets.gap", (">", "balance"), n=2),
 )

@@ -113,6 +113,19 @@ def rows_without_labels(view: HistoryView) -> Candidate | None:
     return suspect(key, value=readings[0].value, step=readings[0].step)
 
 
+def endless_answers(view: HistoryView) -> Candidate | None:
+    """Texts without an end token: a note, but of answers whose prompts are not paid for.
+
+    A text may go on in the next row. Who pays for answers alone wants them written, and ended.
+    """
+    readings = view.readings("targets.endless")
+    if not readings or readings[0].value <= limit("DAT019", "share"):
+        return None
+    is_of_answers = view.facts.has_prompts and view.first("targets.prompt_nats") is not None
+    key = "DAT019/endless" if is_of_answers else "DAT019/absent"
+    return suspect(key, value=readings[0].value, step=readings[0].step)
+
+
 def swapped_texts(view: HistoryView) -> Candidate | None:
     """Targets that stand in the encoder's text, or that alone begin with a start token."""
     in_encoder = Comparison("DAT013", "targets.swapped", (">", "share"), n=1)
@@ -199,6 +212,7 @@ CAUSES: tuple[Cause, ...] = (
         "LOS004/weights", "targets.evenness", ("<", "share"), n=1, condition=_is_new_to_text
     ),
     Comparison("DAT012/filled", "batch.filled", (">", 0), n=1, condition=_is_new_to_text),
+    Comparison("DAT012/scattered", "batch.scattered", (">", "scattered"), n=1),
     Comparison("DAT009/sorted", "batch.falls", ("<", "falls"), n=1, condition=_is_new_to_text),
     Comparison("ATT008", "call.right", ("<", "change"), n=1),
     Comparison("ATT009", "call.inputs", ("<", "change"), n=1),
@@ -270,13 +284,14 @@ CAUSES: tuple[Cause, ...] = (
     Comparison("DAT016", "batch.doubled_start", (">", "share"), n=1),
     Comparison("DAT019/call", "targets.unended", (">", "share"), n=1),
     Comparison("DAT019/targets", "targets.unclosed", (">", "share"), n=1),
-    Comparison("DAT019/absent", "targets.endless", (">", "share"), n=1),
+    endless_answers,
     Comparison("LOS018", "targets.head", (">", "share"), n=1),
     Comparison("LOS017", "targets.shared", (">", "tokens"), n=1),
     copied_rows,
     Comparison("RLH010", "answers.mixed", (">", "mixed"), n=1),
     Comparison("RLH011", "answers.prompts", (">", "share"), n=1),
     visible_padding,
+    Comparison("ATT003/before", "call.shown_before", (">", "share"), n=1),
     divided_logits,
     rows_without_labels,
     Comparison("LOS004/answers", "answers.last", (">", 0), n=1),

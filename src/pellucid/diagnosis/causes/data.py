@@ -27,6 +27,9 @@ def only_frequencies(view: HistoryView) -> Candidate | None:
     update = view.last("update.ratio")
     if update is not None and update < limit("DAT009", "update"):
         return None  # so small steps lead nowhere
+    tied = view.first("targets.tied")
+    if tied is not None and tied > limit("DAT009", "tied"):
+        return None  # inputs tell of their targets: it is the model that has not learnt it yet
     ratio = view.usual("gradient.depth_ratio")
     reaches_all = ratio is None or ratio > limit("ARC002", "depth_ratio")
     return suspect(

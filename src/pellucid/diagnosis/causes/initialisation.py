@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pellucid.diagnosis.causes.candidate import Candidate, Cause, Comparison, suspect
+from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect
 from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.finding import limit
 
@@ -59,6 +59,28 @@ def loud_head(view: HistoryView) -> Candidate | None:
     )
 
 
+def drowned_norm(view: HistoryView) -> Candidate | None:
+    """An input of a norm that drowns in its eps; a note if the stream behind it has its size.
+
+    One norm, behind an embedding that is meant to be small or on queries and keys, hands a stream
+    of ordinary size on, and the others see nothing of it.
+    """
+    value = view.first("norm.variance_over_eps")
+    if value is None or value > limit("INI006", "variance"):
+        return None
+    size, eps = view.first("stream.rms"), view.facts.norm_eps
+    is_restored = bool(size and eps) and (size or 0.0) ** 2 > limit("INI006", "variance") * (
+        eps or 0.0
+    )
+    return suspect(
+        "INI006",
+        value=value,
+        update=view.first("update.ratio"),
+        step=0,
+        severity="note" if is_restored else None,
+    )
+
+
 def tiny_weights(view: HistoryView) -> Candidate | None:
     """Matrices that begin so small that a first step of any usual size is many times theirs.
 
@@ -108,14 +130,7 @@ def never_loaded(view: HistoryView) -> Candidate | None:
 CAUSES: tuple[Cause, ...] = (
     too_large,
     loud_head,
-    Comparison(
-        "INI006",
-        "norm.variance_over_eps",
-        ("<=", "variance"),
-        look="first",
-        further={"update": lambda view: view.first("update.ratio")},
-        step=0,
-    ),
+    drowned_norm,
     tiny_weights,
     large_norm_eps,
     never_loaded,

@@ -76,8 +76,10 @@ def no_warm_up(view: HistoryView) -> Candidate | None:
     first = view.first("update.ratio") or 0
     usual = view.usual("update.ratio", after=view.updates // 2)
     is_calm = usual is not None and usual < limit("OPT005", "far")
-    is_small = first < limit("OPT006", "harmful")
-    is_harmless = is_small and not has_diverged(view) and too_high(view) is None
+    # Adagrad's rate is that of its first step, which is the largest by far
+    is_small = first < limit("OPT006", "harmful") or bool(view.facts.slows_down)
+    # a plateau at the frequencies of tokens is a phase of sound trainings too
+    is_harmless = is_small and not (_rises(view) or _never_fell(view)) and too_high(view) is None
     return suspect(
         "OPT006",
         0.8 if is_calm else 0.6,
@@ -220,8 +222,11 @@ def _at_full_rate(view: HistoryView) -> float:
 
 def has_diverged(view: HistoryView) -> bool:
     """Whether the loss diverged, rose again, or never came down."""
-    never_fell = view.learnt is not None and view.learnt < 0.1 and view.updates >= 50
-    return _rises(view) or never_fell or view.at_frequencies
+    return _rises(view) or _never_fell(view) or view.at_frequencies
+
+
+def _never_fell(view: HistoryView) -> bool:
+    return view.learnt is not None and view.learnt < 0.1 and view.updates >= 50
 
 
 def _rises(view: HistoryView) -> bool:

@@ -101,8 +101,11 @@ def swollen_memory(view: HistoryView) -> Candidate | None:
     if step > limit("OPT008", "swollen") * chance or end < limit("OPT008", "unlearnt"):
         return None
     is_stuck = unigram is not None and end > unigram - limit("DAT009", "above")
+    # gradients of weights that fade get small too: then the decay is the likelier cause
+    fades = (view.facts.weight_decay or 0.0) > limit("OPT010", "decay")
     return suspect(
         "OPT008/swollen",
+        0.5 if fades else None,
         size=step,
         chance=chance,
         beta2=betas[1],

@@ -230,26 +230,6 @@ def parts_not_divided(view: HistoryView) -> Candidate | None:
     return suspect("LOS007/parts", total=outputs.value, parts=n, step=outputs.first)
 
 
-def always_cut(view: HistoryView) -> Candidate | None:
-    """Gradients that are far shorter at every step than when they arrived."""
-    mark = view.often("cut", limit("UPD008", "share"))
-    if mark is None or view.facts.clip_norm is not None or mark.value > limit("UPD008", "cut"):
-        return None
-    logs = [math.log2(value) for value in mark.values if value > 0]
-    # a factor that stays the same is no clipping but a mean over parts, and 1024 a loss scale
-    is_scale = all(abs(value - round(value)) < limit("UPD008", "spread") for value in logs)
-    if not logs or max(logs) - min(logs) < limit("UPD008", "spread") or is_scale:
-        return None
-    return suspect(
-        "UPD008",
-        likelihood(mark),
-        cut=mark.value,
-        n=mark.n_seen,
-        step=mark.first,
-        severity=severity_of_cuts(view, adapts=view.facts.betas is not None),
-    )
-
-
 def severity_of_cuts(view: HistoryView, *, adapts: bool) -> Severity | None:
     """A note if the steps do not depend on the length of the gradients.
 
@@ -295,6 +275,5 @@ CAUSES: tuple[Cause, ...] = (
     at_rest,
     lost_moments,
     parts_not_divided,
-    always_cut,
     thrown_away,
 )

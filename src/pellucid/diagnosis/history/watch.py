@@ -175,6 +175,7 @@ def _facts(watched: WatchState, optimisers: Sequence[Any], rates: Points) -> Fac
         weight_decay=max(_numbers(groups, "weight_decay"), default=None),
         decays=_decays(groups),
         clip_norm=judge.clip_norm,
+        slows_down=any("initial_accumulator_value" in group for group in groups) or None,
         maximizes=any(bool(group.get("maximize")) for group in groups) if groups else None,
         weights=str(next(iter(kinds))).removeprefix("torch.") if len(kinds) == 1 else None,
         unigram=_frequencies(watched) if labels is None else labels.unigram,

@@ -22,6 +22,8 @@ def measure(arguments: Arguments) -> dict[str, float]:
     """
     share = misfit(arguments)
     signs = {} if share is None else {"call.misfit": share}
+    before = shown_before(arguments)
+    signs |= {} if before is None else {"call.shown_before": before}
     return signs | hidden_tokens(arguments)
 
 
@@ -58,6 +60,29 @@ def hidden_tokens(arguments: Arguments) -> dict[str, float]:
         "call.hidden": float((various(ids, ~shown) & ~various(ids, shown)).double().mean()),
         "call.hidden_text": float((n_kinds >= _TEXT).double().mean()),
     }
+
+
+def shown_before(arguments: Arguments) -> float | None:
+    """The share of rows that begin with padding which the call does not hide.
+
+    None if no padding is known, or if rows do not begin with different numbers of it: a few tokens
+    of the same id may be the form of a text. Where the mask of the call has another shape, it says
+    itself what is hidden.
+
+    Args:
+        arguments: The call, of a model without an encoder.
+    """
+    ids, mask = arguments.tensor(arguments.ids), arguments.tensor(arguments.mask)
+    if arguments.pad is None or arguments.source is not None or ids is None or ids.ndim != 2:
+        return None
+    if ids.is_floating_point() or ids.shape[1] < _LONG_ENOUGH:
+        return None
+    if mask is not None and mask.shape != ids.shape:
+        return None
+    is_pad = ids == arguments.pad if mask is None else (ids == arguments.pad) & (mask == 1)
+    n = is_pad.long().cumprod(1).sum(1)
+    is_various = int(n.max()) - int(n.min()) >= _FEWEST
+    return float((n >= _FEWEST).double().mean()) if is_various else 0.0
 
 
 def misfit(arguments: Arguments) -> float | None:

@@ -97,11 +97,11 @@ class CallProbe:
         call, arguments = self._call, self._call.arguments
         inputs = arguments.inputs
         self._add("the paid targets", self._read_targets)
-        rows = partial(target_rows.measure, arguments, *self._tokens_and_targets())
+        targets = None if call.paid is None else call.paid.all
+        rows = partial(target_rows.measure, arguments, *self._tokens_and_targets(), targets)
         self._add("targets.shared", rows)
         self._add("the mask of padding", partial(padding_mask.measure, arguments))
         if call.ids is not None and call.ids.ndim == 2:
-            targets = None if call.paid is None else call.paid.all
             self._add("batch.*", partial(text_rows.measure, arguments, call.ids, targets))
         if self._may_take(2):
             self._add("call.inputs", self._measure_dependence)

@@ -103,4 +103,8 @@ def one_token(ids: Tensor) -> Tensor:
     is_filled = ((ids == usual) & inner).sum(1) > _FILLED * n_inner
     between = ids[:, 1:-1] if ids.shape[1] > _FEWEST else ids
     is_one = (between == between[:, :1]).all(1) | (is_filled & (n_inner >= _FEWEST))
+    # a row of one token and padding has no inner part; a text of one token is no such row
+    n_start = (ids == first).cumprod(1).sum(1)
+    n_end = (ids == last).flip(1).cumprod(1).sum(1)
+    is_one = is_one | ((n_inner == 0) & (torch.minimum(n_start, n_end) >= _FEWEST))
     return (is_one & (ids.amax() > 1)).double().mean()

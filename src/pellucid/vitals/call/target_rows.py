@@ -23,6 +23,7 @@ def measure(
     arguments: Arguments,
     tokens: Int[Tensor, "rows time"] | None,
     targets: Int[Tensor, "rows time"] | None,
+    all_targets: Int[Tensor, "batch time"] | None = None,
 ) -> dict[str, float]:
     """The signs of rows whose targets are the next tokens.
 
@@ -30,6 +31,7 @@ def measure(
         arguments: The call, of a model without an encoder.
         tokens: The ids that the outputs follow.
         targets: The target of each place, `IGNORED` where nothing is paid for.
+        all_targets: The same of all rows of the batch.
     """
     if tokens is None or targets is None or arguments.source is not None or len(tokens) < _FEWEST:
         return {}
@@ -41,7 +43,7 @@ def measure(
         "targets.padding": paid_padding(arguments, tokens, targets),
         "targets.head": paid_heads(arguments, tokens, targets),
     }
-    unended = unended_rows(arguments, tokens, targets)
+    unended = unended_rows(arguments, tokens, targets, all_targets)
     return signs if unended is None else signs | unended
 
 
@@ -53,11 +55,12 @@ def unpaid_rows(arguments: Arguments, paid: PaidTargets | None) -> float | None:
         paid: The targets that the loss pays for; None if unknown.
     """
     labels = arguments.tensor(arguments.labels)
-    if labels is not None and labels.ndim == 2 and not labels.is_floating_point():
-        return float((labels < 0).all(1).double().mean())
-    if labels is None and paid is not None and paid.names_targets:
-        return float((paid.all == IGNORED).all(1).double().mean())
-    return None
+    has_labels = labels is not None and labels.ndim == 2 and not labels.is_floating_point()
+    if paid is not None and paid.names_targets and (has_labels or labels is None):
+        return float(
+            (paid.all == IGNORED).all(1).double().mean()
+        )  # of all rows, not the first ones
+    return float((labels < 0).all(1).double().mean()) if has_labels and labels is not None else None
 
 
 def shared_start(targets: Int[Tensor, "rows time"]) -> int:
@@ -216,7 +219,10 @@ def any_padding(
 
 
 def unended_rows(
-    arguments: Arguments, tokens: Int[Tensor, "rows time"], targets: Int[Tensor, "rows time"]
+    arguments: Arguments,
+    tokens: Int[Tensor, "rows time"],
+    targets: Int[Tensor, "rows time"],
+    all_targets: Int[Tensor, "batch time"] | None = None,
 ) -> dict[str, float] | None:
     """The share of texts that end in their row and are not paid for an end token.
 
@@ -236,11 +242,28 @@ def unended_rows(
         return None
     is_learnt = (torch.isin(targets, targets.new_tensor(arguments.ends)) & is_paid).any(1)
     has_end = (is_end & (places > last_places(is_paid))).any(1)
+    own_end = _own_end(targets if all_targets is None else all_targets)
+    last = targets.gather(1, last_places(is_paid))[:, 0]
+    is_long = is_paid.sum(1) >= _FEWEST_TOKENS  # a class may be an answer of one token
+    is_endless = ~is_learnt & ~has_end & (last != own_end) & is_long
     n = float(ends_here.sum())
     return {
         "targets.unended": float((ends_here & ~is_learnt & has_end).sum()) / n,
-        "targets.endless": float((ends_here & ~is_learnt & ~has_end).sum()) / n,
+        "targets.endless": float((ends_here & is_endless).sum()) / n,
     }
+
+
+def _own_end(targets: Int[Tensor, "batch time"]) -> int:
+    """The token that most rows' targets end with, and that stands nowhere else; -1 without one.
+
+    Such a token ends texts, whatever the config says.
+    """
+    is_paid = targets != IGNORED
+    targets, is_paid = targets[is_paid.any(1)], is_paid[is_paid.any(1)]
+    last = targets.gather(1, last_places(is_paid))[:, 0]
+    usual = last.mode().values
+    n_ends, n_all = int((last == usual).sum()), int((targets == usual).sum())
+    return int(usual) if 2 * n_ends > len(last) and n_all == n_ends else -1
 
 
 def _lengths(

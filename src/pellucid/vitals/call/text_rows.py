@@ -15,7 +15,9 @@ from pellucid.vitals.call.token_order import (
     falls,
     filled,
     interleaving,
+    scattered,
     share_of_text,
+    target_ratio,
 )
 from pellucid.vitals.call.unasked import asks_for_one_id, unasked
 
@@ -29,6 +31,8 @@ _KINDS = 8
 _THIRD, _RATIO = 0.3, 4
 #: Rows are cut short if the model has room for so many times their length.
 _ROOM = 4
+#: Of rows that are cut out of a stream of texts, a few hold the end of one.
+_WITH_ENDS = 0.25
 
 
 def measure(
@@ -50,7 +54,9 @@ def measure(
         return signs if twice is None else signs | {"batch.same_halves": twice}
     signs["batch.copies"] = copies(ids)
     signs |= {"batch.interleaved": interleaving(ids), "batch.entropy": entropy(ids)}
-    signs["batch.filled"] = filled(ids)
+    signs |= {"batch.filled": filled(ids), "batch.scattered": scattered(ids, targets)}
+    if (ratio := target_ratio(ids, targets)) is not None:
+        signs["targets.tied"] = ratio
     falling_share = falls(ids)
     if falling_share is not None:
         signs["batch.falls"] = falling_share
@@ -152,13 +158,14 @@ def is_cut_short(arguments: Arguments, ids: Int[Tensor, "batch time"]) -> bool:
     if mask is not None and not bool(mask.all()):
         return False
     # a place that holds one token in all rows is a template's, or the end of each
-    return bool((ids[:, 1:] != ids[:1, 1:]).any(0).all()) and not _holds(ids[:, 1:], arguments)
+    is_various = bool((ids[:, 1:] != ids[:1, 1:]).any(0).all())
+    return is_various and _share_with_special(ids[:, 1:], arguments) <= _WITH_ENDS
 
 
-def _holds(ids: Tensor, arguments: Arguments) -> bool:
-    """Whether a token among them has a special meaning, such as an end."""
+def _share_with_special(ids: Tensor, arguments: Arguments) -> float:
+    """The share of rows that hold a token with a special meaning, such as an end."""
     special = torch.tensor(arguments.special, dtype=ids.dtype, device=ids.device)
-    return bool(torch.isin(ids, special).any())
+    return float(torch.isin(ids, special).any(1).double().mean())
 
 
 def at_highest(

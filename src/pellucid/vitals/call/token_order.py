@@ -29,6 +29,8 @@ _PERIODS, _EVERYWHERE, _ELSEWHERE = (2, 3, 4), 0.95, 0.2
 _LEAST = 0.25
 #: Fewer paid places say nothing; and of such a task the places, or the targets, have few kinds.
 _FEWEST_PAID, _FEWEST_KINDS = 8, 4
+#: Of fewer kinds of tokens, one may well be a third of a text; and of fewer tokens, by chance.
+_FEWEST_WORDS, _FEWEST_SCATTERED = 8, 128
 
 
 def pair_ratio(ids: Int[Tensor, "rows time"], distance: int) -> float | None:
@@ -42,11 +44,31 @@ def pair_ratio(ids: Int[Tensor, "rows time"], distance: int) -> float | None:
     """
     if ids.shape[1] <= distance:
         return None
-    first, second = (x.flatten().long() for x in (ids[:, :-distance], ids[:, distance:]))
+    return _tie(ids[:, :-distance].flatten().long(), ids[:, distance:].flatten().long())
+
+
+def target_ratio(ids: Int[Tensor, "rows time"], targets: Int[Tensor, "rows time"]) -> float | None:
+    """How often two places have the same token and the same target, over how often by chance.
+
+    1 if the difference may be chance; None if there are too few places. Of labels that belong to
+    other rows it is 1, whatever else is wrong: what is read tells nothing of what is asked for.
+
+    Args:
+        ids: The rows that the model reads.
+        targets: The target of each place, `IGNORED` where nothing is paid for.
+    """
+    if ids.shape != targets.shape:
+        return None
+    is_paid = targets != IGNORED
+    return _tie(ids[is_paid].long(), targets[is_paid].long())
+
+
+def _tie(first: Int[Tensor, " n"], second: Int[Tensor, " n"]) -> float | None:
+    """`pair_ratio` of pairs that are given as their two tokens."""
     n = len(first)
     if n < _FEWEST_TOKENS:
         return None
-    size = int(ids.max()) + 1
+    size = int(second.max()) + 1
     by_chance = n * (n - 1) / 2 * _agreement(first) * _agreement(second)
     if by_chance < _FEWEST_PAIRS:
         return None
@@ -101,6 +123,29 @@ def filled(ids: Int[Tensor, "rows time"]) -> float:
             if is_filled and float((ids[others] == usual).double().mean()) < _ELSEWHERE:
                 return 1 / period
     return 0.0
+
+
+def scattered(ids: Int[Tensor, "rows time"], targets: Int[Tensor, "rows time"]) -> float:
+    """The share of the paid tokens that are the most frequent target, if it lies scattered.
+
+    The smaller share of two: of these targets, and of the tokens that they are predicted from. 0 of
+    few tokens or kinds of tokens, and of an id that comes in pieces. A mask is no target.
+
+    Args:
+        ids: Rows of text.
+        targets: The target of each place, `IGNORED` where nothing is paid for.
+    """
+    is_paid = targets != IGNORED
+    if ids.shape != targets.shape or int(is_paid.sum()) < _FEWEST_SCATTERED:
+        return 0.0
+    paid = targets[is_paid]
+    usual = paid.mode().values
+    is_usual = ids == usual
+    share = min(float((x == usual).double().mean()) for x in (paid, ids[is_paid]))
+    n_pieces = int((is_usual[:, 1:] & ~is_usual[:, :-1]).sum())
+    if len(_counts(paid)) < _FEWEST_WORDS or 2 * n_pieces < (1 - share) * int(is_usual.sum()):
+        return 0.0
+    return share
 
 
 def entropy(ids: Int[Tensor, "rows time"]) -> float:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, assert_never, cast
 
 import torch
@@ -24,6 +26,8 @@ from pellucid.vitals.taps.hooks import Hooks
 _DEAD, _ASLEEP = 1e-3, 1e-7
 #: An expert with fewer tokens has units that none of them moves by chance.
 _FEWEST_TOKENS = 64
+#: Queries, keys, values and a gate are computed before the first of them is normed.
+_LAST_OUTPUTS = 4
 
 
 class StreamTaps:
@@ -42,16 +46,17 @@ class StreamTaps:
     @contextmanager
     def measuring(self, metrics: AsyncMetrics) -> Generator[None]:
         """Measure every forward pass within; the last one counts."""
-        measurements = _StreamMeasurements(metrics.guard)
+        measurements = _StreamMeasurements(metrics.guard, has_blocks=bool(self._anatomy.blocks))
         with Hooks(metrics.guard) as hooks:
             for name, block in self._anatomy.blocks.items():
                 hooks.after(block, "stream.*", measurements.block(name), with_kwargs=True)
             for name, norm in self._anatomy.norms.items():
                 hooks.before(norm.module, "norm.variance_over_eps", measurements.norm(name, norm))
+            for whole in self._anatomy.blocks.values() or (self._anatomy.model,):
+                for part in filter(_is_matrix, named_modules(whole).values()):
+                    hooks.after(part, "norm.variance_over_eps", measurements.note_output)
             for place, block in self._anatomy.blocks.items():
                 for name, part in named_modules(block).items():
-                    if _is_matrix(part):
-                        hooks.after(part, "norm.variance_over_eps", measurements.note_output)
                     is_routing = name.endswith(ROUTERS)
                     if _narrows(part) and "att" not in name.lower() and not is_routing:
                         hooks.before(
@@ -64,10 +69,11 @@ class StreamTaps:
 class _StreamMeasurements:
     """The measurements of one pass, made by hooks."""
 
-    def __init__(self, guard: Guard) -> None:
+    def __init__(self, guard: Guard, *, has_blocks: bool) -> None:
         self._guard = guard
+        self._has_blocks = has_blocks
         self.values_by_sign: dict[str, dict[str, Tensor]] = {}
-        self._last_output: Tensor | None = None
+        self._last_outputs: deque[Tensor] = deque(maxlen=_LAST_OUTPUTS)
 
     def note(self, sign: str, place: str, compute: Callable[[], Tensor | None]) -> None:
         value = self._guard(sign, compute)
@@ -94,15 +100,24 @@ class _StreamMeasurements:
         def hook(module: nn.Module, inputs: tuple[Any, ...]) -> None:
             x = first_tensor(inputs)
             # the output of a matrix is a branch, which may begin at zero; the stream may not
-            branch = self._last_output
-            if x is not None and (branch is None or x.data_ptr() != branch.data_ptr()):
+            if x is not None and not any(map(partial(self._is_branch, x), self._last_outputs)):
                 ratio = _variance(_wide(x), norm).mean() / max(norm.facts.eps, 1e-30)
                 self.note("norm.variance_over_eps", name, lambda: ratio)
 
         return hook
 
+    def _is_branch(self, x: Tensor, output: Tensor) -> bool:
+        """Whether a norm's input is the output of a matrix, or a part of it such as the keys.
+
+        Without blocks, layers may follow each other without a stream: then only parts are branches.
+        """
+        is_known = self._has_blocks or x.numel() < output.numel()
+        return is_known and x.untyped_storage().data_ptr() == output.untyped_storage().data_ptr()
+
     def note_output(self, module: nn.Module, inputs: Any, output: Any) -> None:
-        self._last_output = first_tensor(output)
+        tensor = first_tensor(output)
+        if tensor is not None:
+            self._last_outputs.append(tensor)
 
     def feed_forward_output(self, name: str) -> Any:
         def hook(module: nn.Module, inputs: tuple[Any, ...]) -> None:
