@@ -29,6 +29,7 @@ from pellucid.vitals.call.alignment import (
     foreign,
     is_masked,
     is_unmasked,
+    of_masked,
     of_whole_batch,
     unrelated,
 )
@@ -192,10 +193,10 @@ class CallProbe:
             return signs if "targets.unmasked" not in signs or is_unmasked(tokens, targets) else {}
         # a causal model guesses the token that follows: masked ones are one place on
         if is_masked(tokens, targets) or is_masked(tokens[:, 1:], targets[:, :-1]):
-            starts = [first for first, _, _ in places]
-            movement = future or self._move_of_later(before, starts)
+            movement = future or self._move_of_later(before, [first for first, _, _ in places])
             signs = {"targets.padding": target_rows.paid_padding(arguments, tokens, targets)}
-            return signs | (self._drop_hidden({"call.right": future}) if movement else {})
+            signs |= of_masked(self._call.ids, self._call.paid)
+            return signs | self._drop_hidden({"call.right": future} if movement else {})
         if future and arguments.source is None:
             padding = target_rows.any_padding(arguments, tokens, targets, self._call.paid)
             strange = foreign(tokens, targets, arguments.tensor(arguments.mask))

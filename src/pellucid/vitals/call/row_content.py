@@ -92,7 +92,8 @@ def find_masks(ids: Tensor, labels: object) -> Masks | None:
 def one_token(ids: Tensor) -> Tensor:
     """The share of rows (batch, time) that hold hardly more than one id; 0 for zeros and ones.
 
-    Equal ids at the start and the end of a row may be padding, and do not count.
+    Equal ids at the start and the end of a row may be padding, and do not count; a row of two such
+    pieces is one token and padding.
     """
     if not ids.numel():
         return torch.zeros((), dtype=torch.float64, device=ids.device)
@@ -103,4 +104,7 @@ def one_token(ids: Tensor) -> Tensor:
     is_filled = ((ids == usual) & inner).sum(1) > _FILLED * n_inner
     between = ids[:, 1:-1] if ids.shape[1] > _FEWEST else ids
     is_one = (between == between[:, :1]).all(1) | (is_filled & (n_inner >= _FEWEST))
+    # a single id at an end may be a mark, such as the end of a text
+    is_padded = (n_inner == 0) & (ids[:, 1:2] == first)[:, 0] & (ids[:, -2:-1] == last)[:, 0]
+    is_one |= is_padded
     return (is_one & (ids.amax() > 1)).double().mean()
