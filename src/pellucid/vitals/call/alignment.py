@@ -176,12 +176,13 @@ def of_masked(ids: Tensor | None, paid: PaidTargets | None) -> dict[str, float]:
         ids: The ids that the model reads.
         paid: The targets of the loss.
     """
-    is_known = ids is not None and paid is not None and ids.shape == paid.all.shape
-    return {"targets.moved": moved_ids(ids, paid.all)} if is_known else {}
+    if ids is None or paid is None or ids.shape != paid.all.shape:
+        return {}
+    return {"targets.moved": moved_ids(ids, paid.all)}
 
 
 def moved_ids(inputs: Int[Tensor, "rows time"], targets: Int[Tensor, "rows time"]) -> float:
-    """How much oftener other inputs hold the id beside a target than the target, in standard errors.
+    """How much oftener inputs hold the id beside a label than the label, in standard errors.
 
     Masked tokens come from the text around them, so that many stand there too. If instead their
     neighbour in the vocabulary does, and the one on the other side does not, an offset was added.
@@ -193,7 +194,8 @@ def moved_ids(inputs: Int[Tensor, "rows time"], targets: Int[Tensor, "rows time"
     Source:
         McNemar 1947: of two kinds of pairs that differ, a half each by chance
     """
-    paid = targets[targets != IGNORED].long()
+    # each id once: all copies of a word may be masked
+    paid = targets[targets != IGNORED].long().unique()
     visible = inputs[targets == IGNORED].long()
     if len(paid) < FEWEST or not len(visible):
         return 0.0
