@@ -95,7 +95,7 @@ def temperature_sums(
     gradient: Float[Tensor, "rows classes"],
     logits: Float[Tensor, "rows classes"],
     labels: Int[Tensor, " rows"],
-) -> Float[Tensor, "3"]:
+) -> Float[Tensor, 3]:
     """The sums of x x, x y and y y, with x a logit and y = ln g, each less its mean in its row.
 
     Of the classes that are not the row's own. Rows whose gradient does not add up to 0, as that of
@@ -116,7 +116,7 @@ def temperature_sums(
     return torch.stack([(x * x).sum(), (x * y).sum(), (y * y).sum()])
 
 
-def temperature(sums: Float[Tensor, "3"]) -> Float[Tensor, ""]:
+def temperature(sums: Float[Tensor, 3]) -> Float[Tensor, ""]:
     """The number by which a loss divides the logits of classes; 1 if the gradient shows none.
 
     Cosines are multiplied on purpose, so that a number below 1 counts as 1.
