@@ -51,6 +51,15 @@ def test_words_decide_whether_labels_or_the_training_is_at_fault(
     assert named == codes
 
 
+def test_words_need_not_tell_what_two_texts_are_to_each_other() -> None:
+    pairs = {"targets__told": 0.5, "targets__told_rows": 150.0, "targets__two_texts": 1.0}
+    assert codes_of(flat(0.69), targets__entropy=0.693, **pairs) == []
+    signs_of_pairs = signs(targets__entropy=0.693, **pairs)
+    history = replace(healthy(), losses=flat(0.69), signs=signs_of_pairs, facts=ADAM, marks={})
+    assert "UNK002" in [f.code for f in diagnose(history)]
+    assert codes_of(flat(1.0), targets__square=1.0, targets__variance=1.0, **pairs) == []
+
+
 def test_guessing_a_rare_class_costs_its_entropy() -> None:
     rare = {"targets__entropy": 0.4, "targets__told": 0.5, "targets__told_rows": 150.0}
     assert codes_of(flat(0.4), targets__classes=2.0, **rare) == ["DAT009"]

@@ -51,6 +51,9 @@ def test_rows_of_one_token_are_known_between_their_ends_and_padding_is_none() ->
     assert one_token(unknown) == one_token(unknown[:, :-1]) == one_token(unknown[:, 1:]) == 1
     assert one_token(torch.full((4, 32), 7)) == 1
     assert one_token(torch.cat([unknown[:2], text[:2]])) == 0.5
+    padded = unknown[:, 1:-1].clone()
+    padded[:, 20:] = 0
+    assert one_token(padded) == one_token(padded.flip(1)) == 1
     assert one_token(short) == 0
     assert one_token(short.flip(1)) == 0
     assert one_token((text > 25).long()) == 0

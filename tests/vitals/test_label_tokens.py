@@ -8,6 +8,7 @@ from torch import Tensor
 from pellucid.vitals.ledger.label_tokens import (
     LabelledRows,
     join,
+    share_of_two_texts,
     told_by_place,
     told_by_words,
 )
@@ -75,6 +76,20 @@ def test_a_place_that_spells_the_label_is_seen_from_both_ends() -> None:
     assert key(batches(told=True)) == 0
     assert key(batches(told=True, key=True)) == 1
     assert key(batches(told=False, key=True, from_end=True)) == 1
+
+
+def test_a_separator_parts_two_texts_and_the_end_of_one_does_not() -> None:
+    ids = torch.randint(10, 110, (ROWS, TIME), generator=torch.Generator().manual_seed(3))
+    lengths = torch.randint(12, TIME + 1, (ROWS, 1), generator=torch.Generator().manual_seed(4))
+    real = torch.arange(TIME) < lengths
+    single = ids.scatter(1, lengths - 1, 2)
+    pair = single.index_fill(1, torch.tensor(5), 2)
+    starts = single.index_fill(1, torch.tensor(0), 2)
+    for rows, share in ((single, 0.0), (pair, 1.0), (starts, 0.0), (ids, 0.0)):
+        table = join([LabelledRows((rows, real), torch.zeros(ROWS))])
+        assert table is not None
+        assert share_of_two_texts(table) <= share + 0.2
+        assert share_of_two_texts(table) >= share
 
 
 def test_rows_without_a_class_do_not_count() -> None:

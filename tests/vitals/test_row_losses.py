@@ -211,3 +211,37 @@ def test_a_softmax_gives_columns_no_labels() -> None:
     signs.measure(gradient_of(F.cross_entropy, logits)[0], logits.detach(), None)
     assert signs.column_labels is not None
     assert bool((signs.column_labels == IGNORED).all())
+
+
+def divided_by(number: float) -> Loss:
+    return lambda logits, labels: F.cross_entropy(logits / number, labels)
+
+
+def binary(logits: Tensor, labels: Tensor) -> Tensor:
+    return F.binary_cross_entropy_with_logits(logits, F.one_hot(labels, logits.shape[1]).float())
+
+
+@pytest.mark.parametrize(
+    ("loss", "number"),
+    [
+        (divided_by(30), 30.0),
+        (divided_by(0.05), 1.0),  # cosines are multiplied on purpose
+        (F.cross_entropy, 1.0),
+        (focal(2.0), 1.0),
+        (weighted, 1.0),
+        (smoothed, 1.0),
+        (of_softmax, 1.0),
+        (robust, 1.0),
+        (binary, 1.0),
+        (F.multi_margin_loss, 1.0),
+    ],
+)
+@pytest.mark.parametrize("n_classes", [3, 20])
+def test_the_number_that_divides_logits_of_classes_is_read_off(
+    loss: Loss, number: float, n_classes: int
+) -> None:
+    losses = row_losses.RowLosses()
+    for seed in range(4):
+        logits = logits_of(n_classes, seed)
+        losses.measure(gradient_of(loss, logits)[0], logits.detach(), None)
+    assert abs(float(losses.take_signs()["logits.temperature"]) / number - 1) < 0.1

@@ -50,6 +50,16 @@ def test_a_sound_decoder_has_calm_signs() -> None:
     assert set(signs.values()) == {0.0}
 
 
+def test_targets_under_other_ids_than_the_decoder_reads_are_renamed() -> None:
+    targets = targets_of()
+    draws = torch.randint(10, 30, targets.shape, generator=torch.Generator().manual_seed(5))
+    targets = torch.where(targets >= 10, draws, targets)
+    tokens = inputs_of(targets)
+    others = torch.where(targets >= 10, targets + 1, targets)
+    assert signs_of(tokens, others)["targets.renamed"] == 1
+    assert signs_of(tokens, targets.flip(0))["targets.renamed"] < 1
+
+
 def test_a_decoder_that_reads_one_token_is_known() -> None:
     targets = targets_of()
     assert signs_of(torch.zeros_like(targets), targets)["batch.decoder"] == 1

@@ -269,6 +269,7 @@ CAUSES: tuple[Cause, ...] = (
     Comparison("DAT015/cut", "batch.cut_length", ("<", "cut"), n=1, condition=_is_always_as_long),
     Comparison("LOS030", "targets.easiness", (">", "share"), n=1),
     Comparison("DAT030", "targets.renamed", (">", "share"), n=1),
+    Comparison("DAT030/masked", "targets.moved", (">", "errors"), n=1),
     OfTargets(
         Comparison("LOS004/call", "targets.paid", ("<", "text"), n=1, condition=_is_new_to_text)
     ),

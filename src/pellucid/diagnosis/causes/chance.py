@@ -43,7 +43,13 @@ def count_matches(view: HistoryView) -> WordMatch:
 
 
 def _is_unrelated(match: WordMatch) -> bool:
+    """Whether counting words is no better than guessing."""
     return match.n >= limit("DAT009", "pairs") and match.errors < limit("DAT009", "errors")
+
+
+def _reads_two_texts(view: HistoryView) -> bool:
+    """Whether a row is two texts: what one is to the other, words alone need not tell."""
+    return (view.last("targets.two_texts") or 0.0) > limit("DAT009", "two_texts")
 
 
 def _moves(view: HistoryView) -> float | None:
@@ -74,10 +80,10 @@ def at_chance(view: HistoryView) -> Candidate | None:
     values: dict[str, Any] = {"end": end, "guessing": guessing, "below": learnt, "update": update}
     values |= {"told": match.share, "n": match.n, "step": view.updates}
     if _is_unrelated(match):
-        return suspect("DAT009/told", **values)
+        return suspect("UNK002/two" if _reads_two_texts(view) else "DAT009/told", **values)
     if match.errors > limit("DAT009", "sure"):
         return suspect("FIT004/told", **values)
-    if not classes:
+    if not classes or _reads_two_texts(view):
         return None
     severity = None if is_long else "note"
     return suspect("DAT009/classes", classes=classes[0].value, severity=severity, **values)
@@ -106,7 +112,7 @@ def at_mean(view: HistoryView) -> Candidate | None:
         "step": view.updates,
     }
     if _is_unrelated(match):
-        return suspect("DAT009/numbers", **values)
+        return None if _reads_two_texts(view) else suspect("DAT009/numbers", **values)
     is_told = match.errors > limit("DAT009", "sure")
     return suspect("FIT004/numbers", **values) if is_told else None
 

@@ -169,7 +169,17 @@ def known_answers(view: HistoryView) -> Candidate | None:
     return suspect("LOG016", first=level, step=1) if 0 < level < limit("LOG016", "nats") else None
 
 
+def no_labels(view: HistoryView) -> Candidate | None:
+    """Losses of NaN whose gradients are all 0: a mean over no labels is 0 / 0."""
+    mark, n_nan = view.history.marks.get("blank"), sum(map(math.isnan, view.losses))
+    least = limit("LOS011", "share")
+    if mark is None or mark.share < least or n_nan < least * len(view.losses):
+        return None
+    return suspect("LOS011/updates", times=n_nan, n=len(view.losses), step=view.steps[0])
+
+
 CAUSES: tuple[Cause, ...] = (
+    no_labels,
     known_answers,
     one_class,
     same_masks,

@@ -64,6 +64,13 @@ def _largest_stride(view: HistoryView) -> float:
     return max(filter(math.isfinite, mark.values), default=0.0) if mark else 0.0
 
 
+def tears(view: HistoryView) -> bool:
+    """Whether an update moved new weights by half of their size or more: little of them is left."""
+    update = view.highest("update.ratio")
+    is_torn = update is not None and update.value > limit("OPT005", "torn")
+    return is_torn and not _begins_small(view)
+
+
 def _begins_small(view: HistoryView) -> bool:
     """Whether first weights are so small that any step is large."""
     return (view.first("norm.variance_over_eps") or 100) < limit("INI006", "variance")

@@ -7,6 +7,8 @@ import statistics
 
 from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect
 from pellucid.diagnosis.causes.history_view import HistoryView
+from pellucid.diagnosis.causes.optimiser import heavy_decay
+from pellucid.diagnosis.causes.rates import tears
 from pellucid.diagnosis.finding import limit
 from pellucid.diagnosis.logs.statistics import noise
 
@@ -97,6 +99,8 @@ def swollen_memory(view: HistoryView) -> Candidate | None:
         return None
     if not 0 < betas[0] < 1 or view.updates < limit("OPT008", "updates"):
         return None
+    if tears(view) or heavy_decay(view) is not None:
+        return None  # so weights lost what they had, and with it their gradients
     chance = ((1 - betas[0]) / (1 + betas[0])) ** 0.5
     if step > limit("OPT008", "swollen") * chance or end < limit("OPT008", "unlearnt"):
         return None

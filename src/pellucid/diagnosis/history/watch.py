@@ -138,6 +138,10 @@ def of_gradient(facts: Facts, signs: Mapping[str, tuple[Reading, ...]], losses: 
     is_half = is_of_pairs and not is_own and abs(lowered - 0.5) < _HALF
     is_compared = is_paired or is_half
     on_pairs = is_compared and min(early, default=0.0) >= 0 and (is_coin or not is_own)
+    # one number of each row writes no answers: what is not of pairs is a regression
+    is_of_scores = lowers and not signs.get("answers.uneven", ())
+    if is_of_scores and not is_own and not on_pairs:
+        return facts
     objective = "preferences" if on_pairs else "rewards"
     return replace(facts, objective=objective, pretrained=True)
 

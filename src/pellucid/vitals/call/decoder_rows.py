@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pellucid.batches import IGNORED
 from pellucid.vitals.call import target_rows
-from pellucid.vitals.call.alignment import alignment, unrelated
+from pellucid.vitals.call.alignment import alignment, renamed, unrelated
 from pellucid.vitals.call.arguments import Arguments
 from pellucid.vitals.call.kinship import kinship
 from pellucid.vitals.call.paid_targets import PaidTargets
@@ -60,6 +60,7 @@ def measure(
     if alignment(tokens, targets).is_clear:
         return signs
     signs["targets.swapped"] = alignment(source, targets).share
+    signs["targets.renamed"] = renamed(tokens, targets)
     is_copy = alignment(source, tokens).share > _COPIED
     if not is_copy and float(kinship(tokens, targets, is_paid, is_paid)) > _KIN:
         signs["targets.unread"] = unrelated(tokens, targets)

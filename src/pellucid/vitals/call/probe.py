@@ -29,6 +29,7 @@ from pellucid.vitals.call.alignment import (
     foreign,
     is_masked,
     is_unmasked,
+    of_masked,
     of_whole_batch,
     unrelated,
 )
@@ -166,8 +167,7 @@ class CallProbe:
         if changes.ndim == 2 and changes.shape[1] == arguments.inputs.shape[1] and places:
             signs |= self._judge_targets(tokens, targets, aligned, changes, places, before)
             if aligned is not None and aligned.follows and self._may_take(1):
-                starts = [first for first, _, _ in places]
-                past = self._repeat.move_of_later(arguments, before, starts)
+                past = self._repeat.move_of_later(arguments, before, [f for f, _, _ in places])
                 signs |= {} if past is None else self._drop_hidden({"call.past": past})
         return signs
 
@@ -192,10 +192,10 @@ class CallProbe:
             return signs if "targets.unmasked" not in signs or is_unmasked(tokens, targets) else {}
         # a causal model guesses the token that follows: masked ones are one place on
         if is_masked(tokens, targets) or is_masked(tokens[:, 1:], targets[:, :-1]):
-            starts = [first for first, _, _ in places]
-            movement = future or self._move_of_later(before, starts)
+            movement = future or self._move_of_later(before, [first for first, _, _ in places])
             signs = {"targets.padding": target_rows.paid_padding(arguments, tokens, targets)}
-            return signs | (self._drop_hidden({"call.right": future}) if movement else {})
+            signs |= self._drop_hidden({"call.right": future} if movement else {})
+            return signs | of_masked(self._call.ids, self._call.paid)
         if future and arguments.source is None:
             padding = target_rows.any_padding(arguments, tokens, targets, self._call.paid)
             strange = foreign(tokens, targets, arguments.tensor(arguments.mask))

@@ -92,7 +92,8 @@ def find_masks(ids: Tensor, labels: object) -> Masks | None:
 def one_token(ids: Tensor) -> Tensor:
     """The share of rows (batch, time) that hold hardly more than one id; 0 for zeros and ones.
 
-    Equal ids at the start and the end of a row may be padding, and do not count.
+    Equal ids at the start and the end of a row may be padding, and do not count; a row of two such
+    pieces is one token and padding.
     """
     if not ids.numel():
         return torch.zeros((), dtype=torch.float64, device=ids.device)

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.nn.functional import pad
+from torch.nn import functional as F
 
-from pellucid.vitals.ledger.batch_rows import Rows
+from pellucid.vitals.ledger.batch_rows import Rows, last_places
 
 #: Ids are counted modulo a number.
 _KINDS = 512
@@ -60,14 +60,46 @@ def join(batches: Sequence[LabelledRows | None]) -> Joined | None:
         n = min(len(rows), len(row_classes))
         missing = (0, width - rows.shape[1])
         is_token = torch.ones_like(rows, dtype=torch.bool) if mask is None else mask
-        ids.append(pad(rows[:n], missing))
-        real.append(pad(is_token[:n], missing))
+        ids.append(F.pad(rows[:n], missing))
+        real.append(F.pad(is_token[:n], missing))
         classes.append(row_classes[:n].long())
         updates.append(torch.full_like(classes[-1], i))
     all_classes = torch.cat(classes)
     is_known = (all_classes >= 0) & (all_classes < MOST_CLASSES)
     all_classes = torch.where(is_known, all_classes, MOST_CLASSES)
     return Joined(torch.cat(ids), torch.cat(real), all_classes, torch.cat(updates))
+
+
+def measure(table: Joined) -> dict[str, Tensor]:
+    """The signs of labelled rows: what their words and places tell, and whether each is two texts.
+
+    Args:
+        table: The rows.
+    """
+    share, n_pairs = told_by_words(table).unbind()
+    return {
+        "targets.told": share,
+        "targets.told_rows": n_pairs,
+        "targets.key": told_by_place(table),
+        "targets.two_texts": share_of_two_texts(table),
+    }
+
+
+def share_of_two_texts(table: Joined) -> Float[Tensor, ""]:
+    """The share of rows whose last token, the one that most rows end with, also parts them.
+
+    An encoder reads a pair as one row, with its separator after each of the two texts.
+
+    Source:
+        Devlin et al. 2019 (1810.04805), section 3: "Input/Output Representations"
+    """
+    ending = table.ids.gather(1, last_places(table.real))
+    is_other = table.real & (table.ids != ending)
+    is_ending = table.real & (table.ids == ending)
+    is_after = is_other.cumsum(1) > 0
+    is_before = F.pad(is_other[:, 1:], (0, 1))
+    is_parted = (is_ending & is_after & is_before).any(1)
+    return (is_parted & (ending[:, 0] == ending.mode(0).values)).float().mean()
 
 
 def told_by_words(table: Joined) -> Float[Tensor, " 2"]:

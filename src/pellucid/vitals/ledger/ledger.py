@@ -14,7 +14,7 @@ from pellucid.vitals.async_metrics import AsyncMetrics, Column
 from pellucid.vitals.ledger.answer_places import share_misplaced
 from pellucid.vitals.ledger.batch_rows import masked_places
 from pellucid.vitals.ledger.events import Batches, Events
-from pellucid.vitals.ledger.label_tokens import join, told_by_place, told_by_words
+from pellucid.vitals.ledger.label_tokens import join, measure
 from pellucid.vitals.ledger.marks import Mark, MarkName, Marks, Row
 from pellucid.vitals.ledger.page import Page, copy_into, rows_of
 from pellucid.vitals.ledger.pulls import class_smoothing, unevenness
@@ -192,10 +192,8 @@ class Ledger:
             metrics.record(id, value)
         table = join(page.labelled[: len(rows)])
         if table is not None:
-            share, n_pairs = told_by_words(table).unbind()
-            metrics.record("targets.told", share)
-            metrics.record("targets.told_rows", n_pairs)
-            metrics.record("targets.key", told_by_place(table))
+            for id, value in measure(table).items():
+                metrics.record(id, value)
         self._previous = page.after[len(rows) - 1]
         self._page, self._rows = None, []
         self.events.arrival_hooks.remove()

@@ -27,6 +27,8 @@ from pellucid.vitals.ledger.row_numbers import (
     shared_targets,
     squared_errors,
     squared_targets,
+    temperature,
+    temperature_sums,
 )
 from pellucid.vitals.taps.outputs import output_attribute
 
@@ -176,6 +178,7 @@ class RowLosses:
     def __init__(self) -> None:
         self._squashed: list[Tensor] = []
         self._focus: Tensor | None = None
+        self._temperature: Tensor | None = None
         self._targets: list[Tensor] = []
         #: sums of `label_weights`, the shares of impossible and of several labels, squared errors
         self._label_weights: Tensor | None = None
@@ -219,6 +222,8 @@ class RowLosses:
         self._count_classes(sure_labels, gradient.shape[1])
         self.sides = sure_labels if gradient.shape[1] <= _MOST_LABELS else None
         self._focus = _added(self._focus, focus_sums(gradient, outputs, classes))
+        sums = temperature_sums(gradient, outputs, classes)
+        self._temperature = _added(self._temperature, sums)
         return sure_labels
 
     def _measure_numbers(self, gradient: Tensor, outputs: Tensor, is_binary: Tensor) -> None:
@@ -254,6 +259,8 @@ class RowLosses:
             signs["targets.squashed"] = torch.stack(self._squashed).mean()
         if self._focus is not None:
             signs["targets.focus"] = focus(self._focus)
+        if self._temperature is not None:
+            signs["logits.temperature"] = temperature(self._temperature)
         if len(self._targets) >= DIFFERENT:
             signs["targets.one_number"] = shared_targets(torch.stack(self._targets))
         if self._class_counts is not None:
@@ -267,6 +274,7 @@ class RowLosses:
             error, mean, square = torch.stack(self._squares).mean(0).unbind()
             signs |= {"targets.square": error, "targets.variance": square - mean * mean}
         self._squashed, self._focus, self._targets = [], None, []
+        self._temperature = None
         self._label_weights, self._shares, self._squares = None, {}, []
         return signs
 

@@ -1,14 +1,16 @@
-"""What a loss makes of one number for each row, and how even classes are."""
+"""What a loss makes of one number for each row, how even classes are, and their temperature."""
 
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 #: Of a line in the outputs, so little is left, and so many different targets are no constant.
 _STRAIGHT, _STEP = 1e-4, 1e-3
 DIFFERENT = 4
+#: The gradient of a softmax adds up to so little of its size.
+_BALANCED = 1e-3
 
 
 def shared_target(
@@ -87,3 +89,42 @@ def squared_errors(
     """
     errors = gradient.double() * (len(gradient) / 2)
     return torch.stack([errors.square().mean(), targets.mean(), targets.square().mean()])
+
+
+def temperature_sums(
+    gradient: Float[Tensor, "rows classes"],
+    logits: Float[Tensor, "rows classes"],
+    labels: Int[Tensor, " rows"],
+) -> Float[Tensor, 3]:
+    """The sums of x x, x y and y y, with x a logit and y = ln g, each less its mean in its row.
+
+    Of the classes that are not the row's own. Rows whose gradient does not add up to 0, as that of
+    a softmax does, are left out.
+
+    Args:
+        gradient: Of the loss by the logits.
+        logits: The logits.
+        labels: The class of each row; below 0 without one.
+    """
+    g, z = gradient.double(), logits.double()
+    is_softmax = g.sum(-1).abs() < _BALANCED * g.abs().sum(-1)
+    counts = (g > 0) & ((labels >= 0) & is_softmax)[:, None]
+    n = counts.sum(-1, keepdim=True).clamp_min(1)
+    y = torch.where(counts, g, 1.0).log()
+    x = torch.where(counts, z, 0.0)
+    x, y = ((v - v.sum(-1, keepdim=True) / n) * counts for v in (x, y))
+    return torch.stack([(x * x).sum(), (x * y).sum(), (y * y).sum()])
+
+
+def temperature(sums: Float[Tensor, 3]) -> Float[Tensor, ""]:
+    """The number by which a loss divides the logits of classes; 1 if the gradient shows none.
+
+    Cosines are multiplied on purpose, so that a number below 1 counts as 1.
+    Of two classes that are not the row's own, softmax(z / T) has ln g1 - ln g2 = (z1 - z2) / T.
+
+    Args:
+        sums: What `temperature_sums` gives, added up over some updates.
+    """
+    xx, xy, yy = sums.unbind()
+    is_line = (xy.square() > (1 - _STRAIGHT) * xx * yy) & (xy > 0)
+    return torch.where(is_line, xx / xy.clamp_min(1e-300), 1.0).clamp_min(1.0)

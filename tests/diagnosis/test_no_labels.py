@@ -1,0 +1,41 @@
+"""Batches without a label, and regressions: what their losses are not."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from pellucid.diagnosis import diagnose
+from pellucid.diagnosis.history.history import Facts, Reading
+from pellucid.diagnosis.history.watch import of_gradient
+from pellucid.vitals import Mark
+from support.courses import healthy
+
+N = 200
+
+
+def codes(share: float, *, is_blank: bool) -> list[str]:
+    """What is named in a training with so many losses of NaN."""
+    period = round(1 / share)
+    losses = tuple((i, math.nan if i % period == 0 else 3.0) for i in range(1, N + 1))
+    steps = [i for i in range(1, N + 1) if i % period == 0]
+    mark = Mark(len(steps), N, steps[0], [0.0] * len(steps), steps)
+    marks = {"blank": mark} if is_blank else {}
+    named = diagnose(replace(healthy(), losses=losses, marks=marks))
+    return [finding.code for finding in named]
+
+
+def test_a_mean_over_no_labels_is_named_and_no_wrong_sign() -> None:
+    named = codes(0.5, is_blank=True)
+    assert named[0] == "LOS011"
+    assert "LOS009" not in named
+    assert "GRD002" not in named
+    assert "LOS009" not in codes(0.5, is_blank=False)
+
+
+def test_one_number_of_each_row_is_no_policy() -> None:
+    signs = {"answers.lowered": (Reading(1, 0.3, ""),), "answers.paired": (Reading(1, 0.0, ""),)}
+    losses = tuple((i, 2.0) for i in range(1, N + 1))
+    assert of_gradient(Facts(), signs, losses).objective is None
+    answers = signs | {"answers.uneven": (Reading(1, 0.4, ""),)}
+    assert of_gradient(Facts(), answers, losses).objective == "rewards"
