@@ -1,4 +1,4 @@
-"""Answers behind prompts that nothing pays for: are they closed, or copied from the prompt?"""
+"""Answers behind prompts that nothing pays for: whether they are closed, and not copied ones."""
 
 from __future__ import annotations
 
