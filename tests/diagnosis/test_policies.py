@@ -99,6 +99,7 @@ TURNED = [-math.log(2) - 0.002 * step for step in range(60)]
 DROPOUT = [0.71, 0.68, *[0.5] * 58]
 FAULTS: dict[str, tuple[str, History]] = {
     "the reward stays": ("RLH012", policy(0.5, 0.51, 0.49, 0.5)),
+    "the reward falls far": ("RLH003", policy(0.5, 0.2, 0.1, 0.1)),
     "the reward falls a little": ("RLH012", policy(0.5, 0.45, 0.42, 0.4)),
     "hardly a step": ("OPT007", policy(0.5, 0.51, 0.49, 0.5, stride=1e-6)),
     "frozen blocks": ("GRD003", policy(0.5, 0.5, 0.5, 0.5, frozen=0.98, frozen_body=True)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -70,6 +71,18 @@ def frozen_head() -> nn.Module:
     return model
 
 
+def partial_renewal() -> Callable[..., Tensor]:
+    """A loss of pairs whose reference takes the weights of the model in every fifth update."""
+    copies: list[nn.Module] = []
+
+    def of_update(model: Any, reference: Any, step: int, w: Watch) -> Tensor:
+        if step % 5 == 0:
+            copies[:] = [copy.deepcopy(model).requires_grad_(False)]
+        return dpo(model, copies[0], step, w)
+
+    return of_update
+
+
 FAULTS: dict[str, tuple[str, Loop]] = {
     "the reference is the model": ("PRF001", short(dpo, reference=itself)),
     "the reference has other weights": ("REF001", short(dpo, reference=lambda _: new_model())),
@@ -92,6 +105,11 @@ FAULTS: dict[str, tuple[str, Loop]] = {
         "PRF005",
         logged(logps__chosen=(-250, -900), rewards__chosen=(0, -65)),
     ),
+    "both unlikely, without their log P": (
+        "PRF005",
+        logged(rewards__chosen=(0, -6), rewards__rejected=(0, -7), rewards__margins=(0, 1)),
+    ),
+    "the reference becomes the model again": ("REF002", short(partial_renewal())),
     "the distance stays 0": ("REF002", logged(reward=(0.1, 1.0), kl=(0.0, 0.0))),
     "end tokens are not paid for": ("DAT019", short(partial(sft, unpaid=EOS), model=named)),
     "the loss pays for a template": ("LOS017", short(partial(sft, template=10), model=named)),

@@ -189,3 +189,20 @@ def test_epochs_of_keras_are_read(tmp_path: Path) -> None:
     assert [loss for _, loss in history.losses] == [4 - i / 4 for i in range(1, 11)]
     assert len(history.held_out) == 10
     assert history.facts.objective is None
+
+
+def test_a_rate_that_a_log_rounds_to_zero_is_not_zero(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    rates = [1e-4] * 14 + [0.0] * 10
+
+    def write(decimals: int) -> None:
+        lines = [
+            f"step {5 * at} | loss {3 - at / 31:.{decimals}f} | lr {rate:.{decimals}f}"
+            for at, rate in enumerate(rates)
+        ]
+        log.write_text("\n".join(lines))
+
+    write(4)
+    assert "OPT013" not in {finding.code for finding in diagnose(history_of_log(log))}
+    write(8)
+    assert "OPT013" in {finding.code for finding in diagnose(history_of_log(log))}

@@ -113,19 +113,6 @@ def rows_without_labels(view: HistoryView) -> Candidate | None:
     return suspect(key, value=readings[0].value, step=readings[0].step)
 
 
-def endless_answers(view: HistoryView) -> Candidate | None:
-    """Texts without an end token: a note, but of answers whose prompts are not paid for.
-
-    A text may go on in the next row. Who pays for answers alone wants them written, and ended.
-    """
-    readings = view.readings("targets.endless")
-    if not readings or readings[0].value <= limit("DAT019", "share"):
-        return None
-    is_of_answers = view.facts.has_prompts and view.first("targets.prompt_nats") is not None
-    key = "DAT019/endless" if is_of_answers else "DAT019/absent"
-    return suspect(key, value=readings[0].value, step=readings[0].step)
-
-
 def swapped_texts(view: HistoryView) -> Candidate | None:
     """Targets that stand in the encoder's text, or that alone begin with a start token."""
     in_encoder = Comparison("DAT013", "targets.swapped", (">", "share"), n=1)
@@ -285,7 +272,9 @@ CAUSES: tuple[Cause, ...] = (
     Comparison("DAT016", "batch.doubled_start", (">", "share"), n=1),
     Comparison("DAT019/call", "targets.unended", (">", "share"), n=1),
     Comparison("DAT019/targets", "targets.unclosed", (">", "share"), n=1),
-    endless_answers,
+    Comparison("DAT019/answers", "targets.open_answers", (">", "share"), n=1),
+    Comparison("DAT032", "targets.copied", (">", "share"), n=1),
+    Comparison("DAT019/absent", "targets.endless", (">", "share"), n=1),
     Comparison("LOS018", "targets.head", (">", "share"), n=1),
     Comparison("LOS017", "targets.shared", (">", "tokens"), n=1),
     copied_rows,

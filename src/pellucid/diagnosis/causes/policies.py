@@ -97,7 +97,12 @@ def _is_still(view: HistoryView) -> bool:
 def flat_reward(view: HistoryView) -> Candidate | None:
     """Rewards that are no higher in any later part of a whole training than at its start."""
     rewards = _stays(view)
-    return None if rewards is None else suspect("RLH012", n=view.updates, **rewards._asdict())
+    if rewards is None:
+        return None
+    if rewards.gain < -limit("RLH003", "lost"):
+        end, fall = rewards.best, rewards.start - rewards.best
+        return suspect("RLH003", start=rewards.start, end=end, fall=fall, kl=view.late("kl"))
+    return suspect("RLH012", n=view.updates, **rewards._asdict())
 
 
 def large_beta(view: HistoryView) -> Candidate | None:

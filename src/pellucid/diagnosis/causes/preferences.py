@@ -119,13 +119,36 @@ def rejected_wins(view: HistoryView) -> Candidate | None:
 def both_unlikely(view: HistoryView) -> Candidate | None:
     """Chosen answers that became far less likely than they were."""
     log_p, reward = view.history.measures.get("chosen_logp", ()), view.late("chosen_reward")
-    if len(log_p) < limit("PRF005", "rows") or reward is None:
+    if reward is None:
+        return None
+    if not log_p:
+        return _fell_together(view, reward)
+    if len(log_p) < limit("PRF005", "rows"):
         return None
     start, end = ends(log_p)
     fell = start - end > max(limit("PRF005", "nats"), limit("PRF005", "share") * abs(start))
     if not fell or reward > -limit("PRF005", "reward"):
         return None
     return suspect("PRF005", start=start, end=end, fall=start - end, reward=reward)
+
+
+def _fell_together(view: HistoryView, reward: float) -> Candidate | None:
+    """Both answers fell by far more than what set them apart then, as their rewards say alone."""
+    rewards, margins = view.measure("chosen_reward"), view.measure("margin")
+    size = len(rewards) // 4
+    if len(rewards) < limit("PRF005", "rows") or len(margins) != len(rewards):
+        return None
+    # a loss without a reference calls the log P itself a reward, which is never near 0
+    has_reference = abs(rewards[0]) < limit("REF001", "reward")
+    least, ratio = limit("PRF005", "reward"), limit("PRF005", "margins")
+    for start in range(0, 4 * size, size):
+        fallen, margin = (
+            statistics.median(values[start : start + size]) for values in (rewards, margins)
+        )
+        is_far = fallen < -max(least, ratio * abs(margin)) and reward <= -least
+        if has_reference and is_far:
+            return suspect("PRF005/together", start=rewards[0], reward=reward, margin=margin)
+    return None
 
 
 def too_certain(view: HistoryView) -> Candidate | None:
@@ -200,6 +223,11 @@ def _small_square(view: HistoryView, beta: float) -> Candidate | None:
     return suspect("PRF007/square", beta=beta, target=1 / (2 * beta), step=0)
 
 
+def _least_margin(loss: float) -> float:
+    """The least mean margin that a mean of -log sigmoid(margin) can have (Jensen)."""
+    return -math.log(math.expm1(max(loss, 1e-9)))
+
+
 def decided_pairs(view: HistoryView) -> Candidate | None:
     """Pairs that weigh differently before the first update, although no margin can differ yet."""
     uneven, weight = view.first("answers.uneven"), view.first("answers.weight")
@@ -217,6 +245,10 @@ def decided_pairs(view: HistoryView) -> Candidate | None:
     # all weights are known, and no loss without a reference has them in this order
     is_foreign = explained is not None and explained < limit("REF001", "explained")
     is_off = abs(start - _COIN) > limit("REF001", "coin")
+    margins = view.measure("margin")
+    # a mean of -log sigmoid(z) is least where all z are equal: so small a loss has larger margins
+    if margins and start < limit("REF001", "decided") and _least_margin(start) > 2 * margins[0]:
+        return None  # the loss weighs its pairs itself
     if is_foreign and is_off and not is_constant and is_bounded:
         return suspect("REF001/margins", uneven=uneven, loss=start, explained=explained, step=0)
     if explained is not None and not is_foreign and is_open:

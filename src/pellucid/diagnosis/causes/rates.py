@@ -228,7 +228,12 @@ def _at_full_rate(view: HistoryView) -> float:
 
 
 def has_diverged(view: HistoryView) -> bool:
-    """Whether the loss diverged, rose again, or never came down."""
+    """Whether the loss diverged, rose again, or never came down.
+
+    The loss of a policy stays near 0 whether it learns or not: only its end says something.
+    """
+    if view.facts.on_rewards:
+        return view.history.stopped is not None
     return _rises(view) or _never_fell(view) or view.at_frequencies
 
 

@@ -7,7 +7,11 @@ import statistics
 
 from pellucid.diagnosis.causes.candidate import Candidate, Cause, Comparison, suspect
 from pellucid.diagnosis.causes.history_view import HistoryView
+from pellucid.diagnosis.causes.rates import usual_stride
 from pellucid.diagnosis.finding import limit
+
+#: Two losses in single precision that differ by less are equal.
+_EXACT = 1e-6
 
 
 def _first_distance(view: HistoryView) -> float | None:
@@ -66,12 +70,27 @@ def shared_reference(view: HistoryView) -> Candidate | None:
 def moving_reference(view: HistoryView) -> Candidate | None:
     """Rewards of both answers that are exactly 0 in all rows, while updates move the weights."""
     rewards, margins = view.measure("chosen_reward"), view.measure("margin")
-    moves = view.usual("update.ratio") or 0.0
+    moves = max(view.usual("update.ratio") or 0.0, usual_stride(view))
     n, is_zero = min(len(rewards), len(margins)), not any(rewards) and not any(margins)
     is_long = view.updates >= limit("REF002", "updates") and n >= limit("REF002", "pairs")
     if not is_zero or not is_long or moves < limit("REF002", "moves"):
         return None
     return suspect("REF002/pairs", n=n, margin=0.0, moves=moves)
+
+
+def renewed_reference(view: HistoryView) -> Candidate | None:
+    """A loss of pairs that comes back to exactly ln 2: the policy is its reference again."""
+    is_coin = [abs(loss - math.log(2)) < _EXACT for loss in view.losses]
+    first = next((at for at, value in enumerate(is_coin) if not value), len(is_coin))
+    n = sum(is_coin[first:])
+    if not view.facts.on_preferences or n < limit("REF002", "renewed"):
+        return None
+    moves = max(view.usual("update.ratio") or 0.0, usual_stride(view))
+    # near ln 2 all along, single rows may round to it
+    spread = statistics.pstdev(view.losses[first:])
+    if moves < limit("REF002", "moves") or spread < limit("REF002", "spread"):
+        return None
+    return suspect("REF002/renewed", n=n, updates=len(is_coin) - first, moves=moves)
 
 
 def _has_teacher(view: HistoryView) -> bool:
@@ -106,6 +125,7 @@ CAUSES: tuple[Cause, ...] = (
     paid_distance,
     shared_reference,
     moving_reference,
+    renewed_reference,
     Comparison(
         "REF003",
         "reference.kl",

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect
 from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.finding import limit
+
+#: Decimals of numbers in logs for people, and how few steps of the last one a rate then has.
+_DECIMALS, _FEW_STEPS = (3, 4, 5, 6), 10
 
 
 def faint_rate(view: HistoryView) -> Candidate | None:
@@ -22,10 +27,22 @@ def faint_rate(view: HistoryView) -> Candidate | None:
     )
 
 
+def _is_rounded(view: HistoryView) -> bool:
+    """Whether a log prints so few decimals, of losses too, that a small rate looks like 0."""
+    rates = {rate for _, rate in view.history.rates if rate > 0}
+    numbers = [*rates, *(loss for loss in view.losses if math.isfinite(loss))]
+    return any(
+        bool(rates)
+        and max(rates) * 10**decimals < _FEW_STEPS
+        and all(math.isclose(x * 10**decimals, round(x * 10**decimals)) for x in numbers)
+        for decimals in _DECIMALS
+    )
+
+
 def zero_rate(view: HistoryView) -> Candidate | None:
     """A rate of exactly 0 over the last fifth of the records, or more."""
     rates = view.history.rates
-    if len(rates) < 2 or rates[-1][1] != 0:
+    if len(rates) < 2 or rates[-1][1] != 0 or _is_rounded(view):
         return None
     start = next(step for step, _ in rates if all(v == 0 for s, v in rates if s >= step))
     if view.updates - start < max(10, round(limit("OPT013", "share") * view.updates)):
@@ -37,7 +54,7 @@ def zero_start(view: HistoryView) -> Candidate | None:
     """A rate of exactly 0 over the first fifth of the records, or more."""
     rates = view.history.rates
     n = next((i for i, (_, rate) in enumerate(rates) if rate != 0), 0)
-    if n < max(10, round(limit("OPT013", "share") * len(rates))):
+    if n < max(10, round(limit("OPT013", "share") * len(rates))) or _is_rounded(view):
         return None
     return suspect("OPT004/history", n=n, of=len(rates), rate=0.0, step=rates[0][0])
 

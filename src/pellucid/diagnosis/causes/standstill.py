@@ -34,7 +34,9 @@ def motionless_model(view: HistoryView) -> Candidate | None:
     elif fall is None or fall >= max(_least_fall(view), _chance(view)):
         return None
     else:
-        least = limit("OPT007", "way" if fall < _least_fall(view) else "faint")
+        # a trained model is tuned with smaller steps than a new one is trained with
+        name = "faint" if fall >= _least_fall(view) else "way" if view.fresh else "still"
+        least = limit("OPT007", name)
     if distance < least:
         return suspect("OPT007/still", n=view.updates, moved=distance, rate=view.rate)
     bound = _farthest(view, distance)

@@ -7,6 +7,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from pellucid.batches import IGNORED
+from pellucid.vitals.call import prompted_answers
 from pellucid.vitals.call.alignment import alignment
 from pellucid.vitals.call.arguments import Arguments
 from pellucid.vitals.call.paid_targets import PaidTargets
@@ -43,6 +44,7 @@ def measure(
         "targets.padding": paid_padding(arguments, tokens, targets),
         "targets.head": paid_heads(arguments, tokens, targets),
     }
+    signs |= prompted_answers.measure(arguments, tokens, targets)
     unended = unended_rows(arguments, tokens, targets, all_targets)
     return signs if unended is None else signs | unended
 
