@@ -19,6 +19,7 @@ OF_CALLS = {
     *(f"DAT0{number}" for number in range(13, 25)),
     "DAT030",
     "DAT031",
+    "DAT032",
     "GRD005",
     "LOS014",
     "LOS015",

@@ -126,13 +126,15 @@ def test_what_takes_the_scale_of_a_loss_off_again_is_no_cut() -> None:
 
 def test_answers_without_an_end_are_a_fault_and_texts_without_one_are_a_note() -> None:
     course = healthy()
-    signs = course.signs | once("targets.endless", 1.0)
-    (note,) = diagnose(replace(course, signs=signs))
-    assert (note.code, note.severity) == ("DAT019", "note")
-    signs |= once("targets.prompt_nats", 4.0, "")
-    facts = replace(course.facts, has_prompts=True)
-    (finding,) = diagnose(replace(course, signs=signs, facts=facts))
-    assert (finding.code, finding.severity) == ("DAT019", "warn")
+    for sign, severity in (("targets.endless", "note"), ("targets.open_answers", "warn")):
+        (finding,) = diagnose(replace(course, signs=course.signs | once(sign, 1.0)))
+        assert (finding.code, finding.severity) == ("DAT019", severity)
+
+
+def test_an_answer_that_stands_in_its_prompt_is_named() -> None:
+    course = healthy()
+    findings = diagnose(replace(course, signs=course.signs | once("targets.copied", 1.0)))
+    assert [finding.code for finding in findings] == ["DAT032"]
 
 
 def test_adagrad_needs_no_warm_up() -> None:
