@@ -59,7 +59,7 @@ def climbing(view: HistoryView) -> Candidate | None:
     n, guessing, start = len(view.losses) // 4, view.guessing, view.start
     if n < 10 or start is None or view.end is None:
         return None
-    if not all(map(math.isfinite, view.losses)):
+    if sum(map(math.isnan, view.losses)) >= limit("LOS011", "share") * len(view.losses):
         return None  # a mean over no labels is NaN, and no rise
     uphill = view.often("uphill", limit("LOS009", "uphill"))
     if uphill is not None and view.facts.on_rewards:
@@ -159,7 +159,8 @@ def negative_loss(view: HistoryView) -> Candidate | None:
     # a corrected loss of pairs may fall below 0, and so may -log p of a density or a count, but
     # none begins there; -log p turned round begins far below 0, and a policy's loss near 0
     least = 0.0 if view.facts.on_preferences else limit("LOS009", "nats")
-    if negative[0] != view.history.losses[0] or first > -least:
+    # the first one may be the model's own, before the loop turns its sign
+    if negative[0] not in view.history.losses[:2] or first > -least:
         return None
     return suspect("LOS009/history", first=first, last=negative[-1][1], step=step)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from itertools import pairwise
 
 from pellucid.diagnosis.causes.candidate import Candidate, Cause, Comparison, suspect
 from pellucid.diagnosis.causes.history_view import HistoryView
@@ -79,11 +80,15 @@ def moving_reference(view: HistoryView) -> Candidate | None:
 
 
 def renewed_reference(view: HistoryView) -> Candidate | None:
-    """A loss of pairs that comes back to exactly ln 2: the policy is its reference again."""
+    """A loss of pairs that comes back to exactly ln 2: the policy is its reference again.
+
+    It does at equal intervals. Now and then, so does a batch whose pairs are all equal.
+    """
     is_coin = [abs(loss - math.log(2)) < _EXACT for loss in view.losses]
     first = next((at for at, value in enumerate(is_coin) if not value), len(is_coin))
-    n = sum(is_coin[first:])
-    if not view.facts.on_preferences or n < limit("REF002", "renewed"):
+    places = [at for at in range(first, len(is_coin)) if is_coin[at]]
+    n, gaps = len(places), {b - a for a, b in pairwise(places)}
+    if not view.facts.on_preferences or n < limit("REF002", "renewed") or len(gaps) > 1:
         return None
     moves = max(view.usual("update.ratio") or 0.0, usual_stride(view))
     # near ln 2 all along, single rows may round to it

@@ -59,9 +59,8 @@ def unpaid_rows(arguments: Arguments, paid: PaidTargets | None) -> float | None:
     labels = arguments.tensor(arguments.labels)
     has_labels = labels is not None and labels.ndim == 2 and not labels.is_floating_point()
     if paid is not None and paid.names_targets and (has_labels or labels is None):
-        return float(
-            (paid.all == IGNORED).all(1).double().mean()
-        )  # of all rows, not the first ones
+        is_unpaid = paid.all == IGNORED  # of all rows: labels are those of the first ones
+        return float(is_unpaid.all(1).double().mean())
     return float((labels < 0).all(1).double().mean()) if has_labels and labels is not None else None
 
 
