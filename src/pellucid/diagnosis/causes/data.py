@@ -63,7 +63,7 @@ def too_good(view: HistoryView) -> Candidate | None:
         and not view.facts.pretrained
         and start > bigram
         and len(early) >= 10
-        and min(early) < limit("DAT011", "share") * bigram
+        and 0 <= min(early) < limit("DAT011", "share") * bigram
     )
     is_other_loss = bigram is None and view.first("targets.nats") is not None
     if is_other_loss:
