@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from pellucid.vitals import watch
+from pellucid.vitals.ledger.writes import Writes
 from pellucid.vitals.taps.first_batch import FirstBatch
 
 UPDATES = 200
@@ -105,3 +106,17 @@ def test_a_paid_reading_ends_the_idle_spell() -> None:
     assert {point.step for point in norms if point.step > 160} >= {170, 180, 190, 200}
     repeats = loop.watch.state.judge.record.signs["batch.repeats"].points
     assert any(point.step > 160 for point in repeats)
+
+
+def test_what_raises_in_an_idle_spell_ends_no_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    def boom(*_: object) -> None:
+        raise RuntimeError("on purpose")
+
+    def between(loop: Loop, step: int) -> None:
+        if step == 153:
+            assert loop.watch._idle_spell.is_on
+            monkeypatch.setattr(Writes, "begin", boom)
+
+    loop = Loop(passes_loss=True, between=between)
+    assert len(loop.losses) == UPDATES
+    assert list(loop.watch.guard.off) == ["updates"]

@@ -67,7 +67,7 @@ class LastingHook(Hook):
 
     #: whether its module's output is among its arguments
     takes_output = False
-    #: while it is on, `when_idle` is called instead, without a guard; by default nothing is
+    #: while it is on, `when_idle` is called instead; by default nothing is
     idle_spell = IdleSpell()
     when_idle: Callable[..., object] | None = None
 
@@ -86,7 +86,7 @@ class LastingHook(Hook):
         if not self.idle_spell.is_on:
             Hook.__call__(self, *args, **kwargs)
         elif self.when_idle is not None and not is_recomputing():
-            self.when_idle(*args, **kwargs)
+            self._guard(self._part, self.when_idle, *args, **kwargs)
 
 
 @cache
@@ -178,7 +178,7 @@ class Hooks:
             part: What the guard switches off if the call raises.
             call: What is called.
             with_kwargs: Whether keyword arguments are passed too.
-            when_idle: What is called instead while nothing is due. It must not raise.
+            when_idle: What is called instead while nothing is due.
         """
         hook = self._hook(module, part, call)
         if isinstance(hook, LastingHook):
