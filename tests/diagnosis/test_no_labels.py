@@ -6,6 +6,8 @@ import math
 from dataclasses import replace
 
 from pellucid.diagnosis import diagnose
+from pellucid.diagnosis.causes.data import no_labels
+from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.history.history import Facts, Reading
 from pellucid.diagnosis.history.watch import of_gradient
 from pellucid.vitals import Mark
@@ -39,3 +41,8 @@ def test_one_number_of_each_row_is_no_policy() -> None:
     assert of_gradient(Facts(), signs, losses).objective is None
     answers = signs | {"answers.uneven": (Reading(1, 0.4, ""),)}
     assert of_gradient(Facts(), answers, losses).objective == "rewards"
+
+
+def test_a_loop_that_passes_no_loss_is_judged_without_one() -> None:
+    mark = Mark(N, N, 1, [0.0] * N, list(range(1, N + 1)))
+    assert no_labels(HistoryView(replace(healthy(), losses=(), marks={"blank": mark}))) is None

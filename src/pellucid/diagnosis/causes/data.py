@@ -63,7 +63,7 @@ def too_good(view: HistoryView) -> Candidate | None:
         and not view.facts.pretrained
         and start > bigram
         and len(early) >= 10
-        and 0 <= min(early) < limit("DAT011", "share") * bigram
+        and abs(min(early)) < limit("DAT011", "share") * bigram  # near 0, and not far below it
     )
     is_other_loss = bigram is None and view.first("targets.nats") is not None
     if is_other_loss:
@@ -171,11 +171,10 @@ def known_answers(view: HistoryView) -> Candidate | None:
 
 def no_labels(view: HistoryView) -> Candidate | None:
     """Losses of NaN whose gradients are all 0: a mean over no labels is 0 / 0."""
-    mark, n_nan = view.history.marks.get("blank"), sum(map(math.isnan, view.losses))
-    least = limit("LOS011", "share")
-    if mark is None or mark.share < least or n_nan < least * len(view.losses):
+    mark, n = view.history.marks.get("blank"), len(view.losses)
+    if mark is None or min(mark.share, view.nan_share) < limit("LOS011", "share"):
         return None
-    return suspect("LOS011/updates", times=n_nan, n=len(view.losses), step=view.steps[0])
+    return suspect("LOS011/updates", times=round(view.nan_share * n), n=n, step=view.steps[0])
 
 
 CAUSES: tuple[Cause, ...] = (

@@ -152,6 +152,11 @@ class HistoryView:
         return None if middle is None or last is None else middle - last
 
     @property
+    def nan_share(self) -> float:
+        """The share of the losses that are NaN; 0 without losses."""
+        return sum(map(math.isnan, self.losses)) / max(1, len(self.losses))
+
+    @property
     def comes_down(self) -> bool:
         """Whether the loss began above guessing and still falls: first logits were large, or it is
         a sum over tokens.

@@ -59,7 +59,7 @@ def climbing(view: HistoryView) -> Candidate | None:
     n, guessing, start = len(view.losses) // 4, view.guessing, view.start
     if n < 10 or start is None or view.end is None:
         return None
-    if sum(map(math.isnan, view.losses)) >= limit("LOS011", "share") * len(view.losses):
+    if view.nan_share >= limit("LOS011", "share"):
         return None  # a mean over no labels is NaN, and no rise
     uphill = view.often("uphill", limit("LOS009", "uphill"))
     if uphill is not None and view.facts.on_rewards:
