@@ -68,10 +68,8 @@ def drowned_norm(view: HistoryView) -> Candidate | None:
     value = view.first("norm.variance_over_eps")
     if value is None or value > limit("INI006", "variance"):
         return None
-    size, eps = view.first("stream.rms"), view.facts.norm_eps
-    is_restored = bool(size and eps) and (size or 0.0) ** 2 > limit("INI006", "variance") * (
-        eps or 0.0
-    )
+    size, eps = view.first("stream.rms") or 0.0, view.facts.norm_eps or 0.0
+    is_restored = eps > 0 and size**2 > limit("INI006", "variance") * eps
     return suspect(
         "INI006",
         value=value,

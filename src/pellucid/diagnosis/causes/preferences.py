@@ -135,18 +135,16 @@ def both_unlikely(view: HistoryView) -> Candidate | None:
 def _fell_together(view: HistoryView, reward: float) -> Candidate | None:
     """Both answers fell by far more than what set them apart then, as their rewards say alone."""
     rewards, margins = view.measure("chosen_reward"), view.measure("margin")
-    size = len(rewards) // 4
-    if len(rewards) < limit("PRF005", "rows") or len(margins) != len(rewards):
-        return None
-    # a loss without a reference calls the log P itself a reward, which is never near 0
-    has_reference = abs(rewards[0]) < limit("REF001", "reward")
     least, ratio = limit("PRF005", "reward"), limit("PRF005", "margins")
+    if len(rewards) < limit("PRF005", "rows") or len(margins) != len(rewards) or reward > -least:
+        return None
+    if abs(rewards[0]) >= limit("REF001", "reward"):
+        return None  # a loss without a reference calls log P a reward, which is never near 0
+    size = len(rewards) // 4
     for start in range(0, 4 * size, size):
-        fallen, margin = (
-            statistics.median(values[start : start + size]) for values in (rewards, margins)
-        )
-        is_far = fallen < -max(least, ratio * abs(margin)) and reward <= -least
-        if has_reference and is_far:
+        quarter = slice(start, start + size)
+        fallen, margin = statistics.median(rewards[quarter]), statistics.median(margins[quarter])
+        if fallen < -max(least, ratio * abs(margin)):
             return suspect("PRF005/together", start=rewards[0], reward=reward, margin=margin)
     return None
 

@@ -68,10 +68,15 @@ def shared_reference(view: HistoryView) -> Candidate | None:
     return suspect("REF002", updates=readings[-1].step, kl=0.0, step=readings[0].step)
 
 
+def _moves(view: HistoryView) -> float:
+    """How far an update usually moves weights, as a share of their size, as far as it is known."""
+    return max(view.usual("update.ratio") or 0.0, usual_stride(view))
+
+
 def moving_reference(view: HistoryView) -> Candidate | None:
     """Rewards of both answers that are exactly 0 in all rows, while updates move the weights."""
     rewards, margins = view.measure("chosen_reward"), view.measure("margin")
-    moves = max(view.usual("update.ratio") or 0.0, usual_stride(view))
+    moves = _moves(view)
     n, is_zero = min(len(rewards), len(margins)), not any(rewards) and not any(margins)
     is_long = view.updates >= limit("REF002", "updates") and n >= limit("REF002", "pairs")
     if not is_zero or not is_long or moves < limit("REF002", "moves"):
@@ -90,7 +95,7 @@ def renewed_reference(view: HistoryView) -> Candidate | None:
     n, gaps = len(places), {b - a for a, b in pairwise(places)}
     if not view.facts.on_preferences or n < limit("REF002", "renewed") or len(gaps) > 1:
         return None
-    moves = max(view.usual("update.ratio") or 0.0, usual_stride(view))
+    moves = _moves(view)
     # near ln 2 all along, single rows may round to it
     spread = statistics.pstdev(view.losses[first:])
     if moves < limit("REF002", "moves") or spread < limit("REF002", "spread"):

@@ -30,10 +30,11 @@ def faint_rate(view: HistoryView) -> Candidate | None:
 def _is_rounded(view: HistoryView) -> bool:
     """Whether a log prints so few decimals, of losses too, that a small rate looks like 0."""
     rates = {rate for _, rate in view.history.rates if rate > 0}
+    if not rates:
+        return False
     numbers = [*rates, *(loss for loss in view.losses if math.isfinite(loss))]
     return any(
-        bool(rates)
-        and max(rates) * 10**decimals < _FEW_STEPS
+        max(rates) * 10**decimals < _FEW_STEPS
         and all(math.isclose(x * 10**decimals, round(x * 10**decimals)) for x in numbers)
         for decimals in _DECIMALS
     )

@@ -208,7 +208,8 @@ def moved_ids(inputs: Int[Tensor, "rows time"], targets: Int[Tensor, "rows time"
         return float(difference.sum() / difference.square().sum().clamp_min(1).sqrt())
 
     return max(
-        min(errors(one, own), errors(one, other)) for one, other in ((below, above), (above, below))
+        min(errors(side, own), errors(side, opposite))
+        for side, opposite in ((below, above), (above, below))
     )
 
 

@@ -7,7 +7,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from pellucid.batches import IGNORED
-from pellucid.vitals.call import prompted_answers
+from pellucid.vitals.call import answer_texts
 from pellucid.vitals.call.alignment import alignment
 from pellucid.vitals.call.arguments import Arguments
 from pellucid.vitals.call.paid_targets import PaidTargets
@@ -44,7 +44,7 @@ def measure(
         "targets.padding": paid_padding(arguments, tokens, targets),
         "targets.head": paid_heads(arguments, tokens, targets),
     }
-    signs |= prompted_answers.measure(arguments, tokens, targets)
+    signs |= answer_texts.measure(arguments, tokens, targets)
     unended = unended_rows(arguments, tokens, targets, all_targets)
     return signs if unended is None else signs | unended
 
@@ -57,11 +57,12 @@ def unpaid_rows(arguments: Arguments, paid: PaidTargets | None) -> float | None:
         paid: The targets that the loss pays for; None if unknown.
     """
     labels = arguments.tensor(arguments.labels)
-    has_labels = labels is not None and labels.ndim == 2 and not labels.is_floating_point()
-    if paid is not None and paid.names_targets and (has_labels or labels is None):
+    if labels is not None and (labels.ndim != 2 or labels.is_floating_point()):
+        return None
+    if paid is not None and paid.names_targets:
         is_unpaid = paid.all == IGNORED  # of all rows: labels are those of the first ones
         return float(is_unpaid.all(1).double().mean())
-    return float((labels < 0).all(1).double().mean()) if has_labels and labels is not None else None
+    return None if labels is None else float((labels < 0).all(1).double().mean())
 
 
 def shared_start(targets: Int[Tensor, "rows time"]) -> int:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.nn import functional as F
+from torch.nn.functional import pad
 
 from pellucid.vitals.ledger.batch_rows import Rows, last_places
 
@@ -60,8 +60,8 @@ def join(batches: Sequence[LabelledRows | None]) -> Joined | None:
         n = min(len(rows), len(row_classes))
         missing = (0, width - rows.shape[1])
         is_token = torch.ones_like(rows, dtype=torch.bool) if mask is None else mask
-        ids.append(F.pad(rows[:n], missing))
-        real.append(F.pad(is_token[:n], missing))
+        ids.append(pad(rows[:n], missing))
+        real.append(pad(is_token[:n], missing))
         classes.append(row_classes[:n].long())
         updates.append(torch.full_like(classes[-1], i))
     all_classes = torch.cat(classes)
@@ -97,7 +97,7 @@ def share_of_two_texts(table: Joined) -> Float[Tensor, ""]:
     is_other = table.real & (table.ids != ending)
     is_ending = table.real & (table.ids == ending)
     is_after = is_other.cumsum(1) > 0
-    is_before = F.pad(is_other[:, 1:], (0, 1))
+    is_before = pad(is_other[:, 1:], (0, 1))
     is_parted = (is_ending & is_after & is_before).any(1)
     return (is_parted & (ending[:, 0] == ending.mode(0).values)).float().mean()
 

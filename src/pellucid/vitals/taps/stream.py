@@ -52,8 +52,8 @@ class StreamTaps:
                 hooks.after(block, "stream.*", measurements.block(name), with_kwargs=True)
             for name, norm in self._anatomy.norms.items():
                 hooks.before(norm.module, "norm.variance_over_eps", measurements.norm(name, norm))
-            for whole in self._anatomy.blocks.values() or (self._anatomy.model,):
-                for part in filter(_is_matrix, named_modules(whole).values()):
+            for module in self._anatomy.blocks.values() or (self._anatomy.model,):
+                for part in filter(_is_matrix, named_modules(module).values()):
                     hooks.after(part, "norm.variance_over_eps", measurements.note_output)
             for place, block in self._anatomy.blocks.items():
                 for name, part in named_modules(block).items():

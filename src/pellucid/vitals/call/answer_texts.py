@@ -40,10 +40,10 @@ def measure(
         return {}
     copied = [_is_copied(prompt, answer) for prompt, answer, _ in rows]
     signs = {"targets.copied": sum(copied) / len(rows)}
-    whole = [answer for _, answer, is_whole in rows if is_whole]
-    if arguments.ends and len(whole) >= _FEWEST_ROWS:
-        is_open = _are_open(whole, {*arguments.ends, *arguments.special})
-        signs["targets.open_answers"] = is_open * len(whole) / len(rows)
+    whole_answers = [answer for _, answer, is_whole in rows if is_whole]
+    if arguments.ends and len(whole_answers) >= _FEWEST_ROWS:
+        is_open = _are_open(whole_answers, {*arguments.ends, *arguments.special})
+        signs["targets.open_answers"] = is_open * len(whole_answers) / len(rows)
     return signs
 
 

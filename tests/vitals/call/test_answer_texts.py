@@ -7,8 +7,8 @@ from collections.abc import Callable
 import torch
 
 from pellucid.batches import IGNORED
+from pellucid.vitals.call.answer_texts import measure
 from pellucid.vitals.call.arguments import Arguments
-from pellucid.vitals.call.prompted_answers import measure
 from pellucid.vitals.taps.recorded_call import Call
 
 _PAD, _END, _CLOSE, _ROWS = 0, 1, 2, 6
