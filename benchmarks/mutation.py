@@ -3,11 +3,12 @@
     python -m benchmarks.mutation maths --mutants 40 --seed 1 --json out.json
     python -m benchmarks.mutation --together --mutants 40
 
-The tool draws changes at random (see `benchmarks.mutants`), makes one at a time in a copy of the
-checkout, and runs the tests of its room, the nearest file first, until one fails. A mutant that no
-test notices survives: a test is missing, or the change changes nothing. `equivalent` knows changes
-of the second kind by a rule or by the list in `mutants_equivalent.json`, each with its reason; they
-do not count. In the end the tests that noticed a mutant run on the source as it is, and must pass.
+The tool draws changes by their digests (see `benchmarks.mutants`), makes one at a time in a copy of
+the checkout, and runs the tests of its room, the nearest file first, until one fails. A mutant that
+no test notices survives: a test is missing, or the change changes nothing. `equivalent` knows
+changes of the second kind by a rule or by the list in `mutants_equivalent.json`, each with its
+reason; they do not count. In the end the tests that noticed a mutant run on the source as it is,
+and must pass.
 
 The score is the share of noticed mutants. It needs a system with `fork`.
 """
@@ -18,9 +19,9 @@ import argparse
 import collections
 import contextlib
 import functools
+import hashlib
 import json
 import os
-import random
 import re
 import shutil
 import signal
@@ -88,6 +89,9 @@ class Outcome:
 def draw(room: str, count: int, seed: int, root: Path = ROOT) -> list[Mutant]:
     """A sample of the changes of a room.
 
+    A change is drawn by the digest of its key, so that a line that is written elsewhere in the room
+    exchanges none of the sample but its own.
+
     Args:
         room: Folder of the package.
         count: How many to draw; fewer if there are fewer.
@@ -97,7 +101,14 @@ def draw(room: str, count: int, seed: int, root: Path = ROOT) -> list[Mutant]:
     package = root / "src" / "pellucid"
     files = sorted(path.relative_to(package).as_posix() for path in (package / room).rglob("*.py"))
     every = [mutant for file in files for mutant in mutants_of(package, file)]
-    return random.Random(seed).sample(every, min(count, len(every)))
+
+    equals = collections.Counter[str]()
+
+    def place(mutant: Mutant) -> bytes:
+        equals[mutant.key] += 1
+        return hashlib.sha256(f"{seed} {mutant.key} {equals[mutant.key]}".encode()).digest()
+
+    return sorted(every, key=place)[:count]
 
 
 def equivalent(mutant: Mutant) -> str | None:

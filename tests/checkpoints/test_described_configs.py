@@ -12,7 +12,7 @@ from pellucid.checkpoints.huggingface import FAMILIES
 from pellucid.checkpoints.huggingface.attributes import Read, Table, read_attributes
 from pellucid.checkpoints.huggingface.config_tree import shortest_pattern
 from pellucid.checkpoints.huggingface.mapping import DirectoryContents, Unfit
-from pellucid.errors import PellucidError
+from pellucid.errors import CheckpointError, PellucidError
 from support.conformance import COMMON, draw
 from support.published import ATTRIBUTES
 
@@ -120,6 +120,13 @@ def test_a_deberta_has_buckets_or_a_vector_for_every_distance(
     positions = model.encoder.positions
     assert isinstance(positions, config.Disentangled)
     assert (positions.n_buckets, positions.max_distance) == (n_buckets, max_distance)
+
+
+def test_a_pooler_of_another_width_is_refused_where_a_head_reads_it() -> None:
+    attributes = ATTRIBUTES["deberta-v2"] | {"pooler_hidden_size": 8}
+    read("deberta-v2", "DebertaV2ForMaskedLM", attributes)
+    with pytest.raises(CheckpointError, match="pooler_hidden_size = 8 is not handled"):
+        read("deberta-v2", "DebertaV2ForSequenceClassification", attributes)
 
 
 @pytest.mark.parametrize(

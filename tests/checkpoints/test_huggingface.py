@@ -245,6 +245,11 @@ def index_lies(folder: Path) -> None:
     index.write_text(json.dumps(table))
 
 
+def index_empty(folder: Path) -> None:
+    shard(folder)
+    (folder / "model.safetensors.index.json").write_text('{"weight_map": {}}')
+
+
 NORM = "model.norm.weight"
 REFUSED: dict[str, tuple[Damage, str]] = {
     "unknown attribute": (saying(logit_scale=0.5), "'logit_scale' = 0.5"),
@@ -318,6 +323,7 @@ REFUSED: dict[str, tuple[Damage, str]] = {
     "empty": (lambda folder: (folder / "model.safetensors").write_bytes(b"") and None, "whole"),
     "pickle": (pickled, "torch.load('pytorch_model.bin', weights_only=True)"),
     "no weights": (lambda folder: (folder / "model.safetensors").unlink(), "there are no weights"),
+    "index without a tensor": (index_empty, "model.safetensors.index.json names no tensor"),
     "shard missing": (shard_gone, "model-00002-of-00002.safetensors is missing"),
     "shard elsewhere": (shard_elsewhere, "expected the name of a file in its folder"),
     "shard without its tensor": (index_lies, "says that lm_head.weight is in model-0000"),

@@ -72,6 +72,13 @@ def refusal(source: str, messages: list[dict[str, str]] = CHAT) -> str:
     return str(refused.value)
 
 
+def test_the_text_is_what_the_template_writes() -> None:
+    asked = "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n"
+    template = chat(CHATML, IM)
+    assert template.text("row 1", CHAT[:2], add_prompt=False) == asked
+    assert template.text("row 1", CHAT[:2], add_prompt=True) == f"{asked}<|im_start|>assistant\n"
+
+
 def test_the_plain_template_supervises_answers_and_their_ends_alone() -> None:
     plain = ChatTemplate(template_for(None, None), BYTES)
     spelled = plain.conversation("row 1", CHAT)

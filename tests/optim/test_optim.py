@@ -191,6 +191,13 @@ def test_gradients_above_the_threshold_are_divided_and_others_are_not(
     assert opened.divisor == divisor
 
 
+def test_the_norm_of_half_precision_gradients_is_summed_in_float32() -> None:
+    # of 64 + 1 squares bfloat16 would lose the last one
+    gradients = [torch.full((64, 64), 0.125, dtype=torch.bfloat16), torch.ones(1).bfloat16()]
+    assert open_gate(gradients).norm.dtype == torch.float32
+    assert open_gate(gradients).norm.item() == pytest.approx(65**0.5)
+
+
 def test_the_learning_rate_is_that_of_the_matrices() -> None:
     named = parameters()
     muon = config.Muon(

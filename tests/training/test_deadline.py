@@ -29,6 +29,7 @@ from pellucid.training import (
     TrainedState,
     train,
 )
+from pellucid.training.deadline import Deadline
 from pellucid.training.step import StepNumbers
 from support.watched import job_of, simulate, small
 
@@ -271,6 +272,15 @@ def test_a_replay_has_the_same_updates_on_any_machine(
     assert set(sizes[:-1]) == ({8} if growth is None else {2, 4, 8})
 
 
+def test_a_first_update_that_is_slow_does_not_count_in_a_resumed_run_either() -> None:
+    job = job_on(Machine(SPEEDS["steady"], 60, 1), 60, [])
+    progress = Progress(step=30, clock=Clock(seconds=30.0))
+    deadline = Deadline(job, 60, progress)
+    for step, seconds in ((31, 30.55), (32, 30.95), (33, 31.35)):
+        deadline.add_update(step, seconds)
+    assert deadline._pace() == pytest.approx(0.4 / 8)
+
+
 def test_without_a_new_length_a_step_is_a_step() -> None:
     timetable = Timetable()
     assert [timetable.moment(step, 7) for step in range(8)] == list(range(8))
@@ -297,6 +307,8 @@ def test_what_has_grown_does_not_shrink_where_a_new_length_begins() -> None:
 def test_an_impossible_length_is_refused() -> None:
     with pytest.raises(ConfigError, match="step <= total_steps"):
         Replan(step=5, total_steps=4, progress=0.5, seconds=0.0)
+    with pytest.raises(ConfigError, match="step <= total_steps"):
+        Replan(step=5, total_steps=2**53, progress=0.5, seconds=0.0)
     later = Replan(step=5, total_steps=9, progress=0.5, seconds=0.0)
     with pytest.raises(ConfigError, match="step 4 comes after step 5"):
         Timetable([later, replace(later, step=4)])

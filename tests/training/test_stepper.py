@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 import torch
 
 from pellucid.batches import Batch, Loss
 from pellucid.training import Stepper
-from pellucid.training.randomness import seed_step
+from pellucid.training.randomness import seed_part, seed_step
 from support.watched import job_of, small
 
 
@@ -55,6 +56,31 @@ def test_an_update_is_repeated_with_the_numbers_that_it_drew() -> None:
     assert drawn == [first]
     assert objective.draws == [first, first]
     assert objective.modes == [True, True]
+
+
+@pytest.mark.parametrize("seeding", ["by_update", "by_part"])
+def test_parts_share_one_stream_or_each_has_its_own(
+    seeding: Literal["by_update", "by_part"],
+) -> None:
+    objective = Drawing()
+    job = job_of(small(n_layers=1), steps=4)
+    stepper = Stepper(
+        job.model,
+        objective,
+        job.optimiser,
+        settings=replace(job.settings, accumulation=2),
+        plan=replace(job.plan, seeding=seeding),
+        seed=job.seed,
+    )
+    expected: list[float] = []
+    seed_step(job.seed, 3)
+    for part in range(2):
+        if seeding == "by_part":
+            seed_part(job.seed, 3, part)
+        expected.append(torch.rand(()).item())
+    seed_step(job.seed, 3)
+    stepper.update(job.batch_of(0), step=3, factor=0.0)
+    assert objective.draws == expected
 
 
 def test_on_a_cpu_updates_are_done_when_they_return() -> None:
