@@ -181,3 +181,15 @@ def test_small_updates_at_the_foot_of_a_schedule_do_not_speak_of_its_peak(
     )
     history = but(signs={"update.ratio": readings}, losses=losses, rates=rates)()
     assert (too_low(HistoryView(history)) is not None) == is_low
+
+
+@pytest.mark.parametrize(("at_peak", "is_named"), [(3e-3, False), (1e-4, True)])
+def test_steps_of_a_warm_up_count_as_much_larger_as_the_rate_becomes(
+    at_peak: float, is_named: bool
+) -> None:
+    rates = tuple((step, 1e-3 * min(step, 200 - step) / 100) for step in range(1, 201))
+    steps = list(range(1, 41))
+    strides = Mark(40, 40, 1, [at_peak * rates[step - 1][1] / 1e-3 for step in steps], steps)
+    history = but(losses=curve(GUESSING, 4.5), signs={"update.ratio": ()})()
+    history = replace(history, rates=rates, marks={"stride": strides})
+    assert (too_low(HistoryView(history)) is not None) == is_named

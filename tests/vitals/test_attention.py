@@ -264,6 +264,15 @@ def test_a_model_without_softmax_says_so() -> None:
     assert "no softmax attention" in taps.missing["attention.max_logit"]
 
 
+def test_one_layer_is_a_block_if_it_holds_attention_and_a_norm() -> None:
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 16)
+    head = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.LayerNorm(8))
+    model = torch.nn.ModuleDict({"layers": torch.nn.ModuleList([layer]), "heads": head})
+    assert list(study(model).blocks) == ["layers.0"]
+    model = torch.nn.ModuleDict({"heads": torch.nn.ModuleList([head])})
+    assert not study(model).blocks
+
+
 class HandWritten(torch.nn.Module):
     """A block as people write it: a square of scores, softmax, weighted sum."""
 

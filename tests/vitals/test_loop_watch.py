@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pellucid.diagnosis import reduce_model
+from pellucid.diagnosis import diagnose, history_of_watch, reduce_model
 from pellucid.errors import ConfigError
 from pellucid.model import MultiHeadAttention, assemble
 from pellucid.presets import find
@@ -406,3 +406,25 @@ def test_attention_whose_forward_was_replaced_is_missing_and_breaks_nothing() ->
         optimizer.step()
     assert "attention.max_logit" in w.missing
     assert "stream.rms" in by_id(w)
+
+
+@pytest.mark.parametrize("before_step", [True, False])
+def test_without_with_the_first_step_begins_the_watch(before_step: bool) -> None:
+    model = made()
+    optimizer = adam(model)
+    w = watch(model, optimizer, max_overhead=None)
+    for step in range(40):
+        loss = loss_of(model, ids_of(step))
+        optimizer.zero_grad()
+        loss.backward()
+        if before_step:
+            w.step(loss)
+        optimizer.step()
+        if not before_step:
+            w.step(loss)
+    assert w.updates == (40 if before_step else 39)
+    assert not [cause for cause in diagnose(history_of_watch(w)) if cause.severity != "note"]
+    w.close()
+    assert not model._forward_hooks
+    w.step(loss)
+    assert w.updates == (40 if before_step else 39)

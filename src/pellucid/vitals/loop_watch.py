@@ -99,8 +99,8 @@ class Watch(InsideLook):
         )
         #: finished updates
         self.updates = 0
-        #: whether the training under watch came to its end
-        self.has_ended = False
+        #: whether the watch has begun, and whether the training under it came to its end
+        self._has_begun, self.has_ended = False, False
         #: functions that are called with a step and its signs, whenever there are new ones
         self.listeners: list[Callable[[int, Sequence[Sign]], None]] = []
 
@@ -108,7 +108,7 @@ class Watch(InsideLook):
 
     def __enter__(self) -> Self:
         self.close()
-        self.has_ended = False
+        self._has_begun, self.has_ended = True, False
         self.guard("hooks", self._attach)
         self._schedule.clock.start()
         return self
@@ -146,7 +146,13 @@ class Watch(InsideLook):
     # ---- calls from the loop
 
     def step(self, loss: Tensor | float | None = None) -> None:
-        """Take the loss of an update, or of a part of it; without an optimiser, end an update."""
+        """Take the loss of an update, or of a part of it; without an optimiser, end an update.
+
+        Outside of a `with` block the first call begins the watch, and only that.
+        """
+        if not self._has_begun:
+            self.__enter__()
+            return
         if loss is not None:
             self.guard("loss.*", self._losses.add, loss)
         if not self._optimisers:
@@ -185,7 +191,7 @@ class Watch(InsideLook):
 
     def _gather(self, optimiser: Optimizer | None) -> None:
         """Take the gradients of one optimiser's step."""
-        if self._is_off or self._idle_spell.is_on:
+        if self._idle_spell.is_on or "readings" in self.guard.off:
             return
         self.guard("the ledger", self._ledger.gather, optimiser)
         if self._ranks is not None:
@@ -195,14 +201,9 @@ class Watch(InsideLook):
         with self._schedule.look("gradients"):
             self.guard("gradients", self._gradients.gather, optimiser, self._metrics)
 
-    @property
-    def _is_off(self) -> bool:
-        """Whether readings are switched off, so that measuring is pointless."""
-        return "readings" in self.guard.off
-
     def _begin_update(self) -> None:
         """Prepare an update, before its first step."""
-        if self._is_off:
+        if "readings" in self.guard.off:  # to measure would be pointless
             return
         if self._idle_spell.is_on:  # few calls: each costs microseconds of every update
             self._schedule.skip()
@@ -232,7 +233,7 @@ class Watch(InsideLook):
     def _end_update(self) -> None:
         """Finish an update."""
         self.updates += 1
-        if self._is_off:
+        if "readings" in self.guard.off:
             return
         if self._idle_spell.is_on:
             self._writes.end()
@@ -293,8 +294,7 @@ class Watch(InsideLook):
         elsewhere = {COLUMN, RANKS, LOSS, *self.trainer_signs}
         readings = take_logged(step, readings, self._judge.record)
         readings = [reading for reading in readings if reading[0].id not in elsewhere]
-        if not readings:
-            return
-        self._judge.read(step, readings)
-        self._schedule.doubt(self._judge.doubted, step)
-        send_signs(self.guard, step, self.signs, self.listeners, self._logs)
+        if readings:
+            self._judge.read(step, readings)
+            self._schedule.doubt(self._judge.doubted, step)
+            send_signs(self.guard, step, self.signs, self.listeners, self._logs)

@@ -29,6 +29,9 @@ from pellucid.parallel.collect import whole_tensor
 from pellucid.rounded_weights import read_exact
 from pellucid.typed import named_modules
 
+#: What the class of a part is called that lets tokens see each other.
+_MIXERS = ("attention", "attn", "mixer")
+
 
 @dataclass(frozen=True, slots=True)
 class Norm:
@@ -194,19 +197,18 @@ def _blocks(model: nn.Module, modules: dict[str, nn.Module]) -> Iterator[tuple[s
 
 
 def _is_stack(module: nn.Module) -> bool:
-    """Whether it is a list of two or more modules of one class that hold attention or a norm."""
+    """Whether it is a list of modules of one class that hold attention or a norm; of one, both."""
     if not isinstance(module, nn.ModuleList | nn.Sequential):
         return False
     children = list(module.children())
-    kinds = {type(child) for child in children}
-    if len(children) < 2 or len(kinds) != 1:
+    if len({type(child) for child in children}) != 1 or len(list(children[0].children())) < 2:
         return False
     class_names = [type(part).__name__.lower() for part in children[0].modules()]
     if class_names[0].endswith("attention"):
         class_names = class_names[1:]  # a list of attention layers alone is no list of blocks
-    return len(list(children[0].children())) > 1 and any(
-        "norm" in class_name or "attention" in class_name for class_name in class_names
-    )
+    has_norm = any("norm" in name for name in class_names)
+    mixes = any(mixer in name for name in class_names for mixer in _MIXERS)
+    return (has_norm or mixes) if len(children) > 1 else (has_norm and mixes)
 
 
 def _norm_facts(module: nn.Module) -> NormFacts | None:

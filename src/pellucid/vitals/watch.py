@@ -40,6 +40,9 @@ def watch(
             w.step(loss)             # may be left out: then the loss is not watched
         print(w.report())
 
+    Without `with`, the first `w.step` begins the watch, behind the update that it belongs to, and
+    `w.close()` ends it.
+
     Args:
         model: The model that you train.
         optimizer: One, or several that step together, in the order in which they step. Without

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch.nn import functional as F
 from pellucid.diagnosis import Finding, diagnose, history_of_watch
 from pellucid.vitals import Watch, watch
 from pellucid.vitals.call.arguments import Arguments
+from pellucid.vitals.call.dependence import without_padding
 from pellucid.vitals.call.padding_mask import hidden_tokens
 from pellucid.vitals.call.positions import PositionNotes
 from pellucid.vitals.taps.recorded_call import Call
@@ -368,6 +370,18 @@ def test_mask_that_hides_text_before_other_text_is_told_from_padding() -> None:
     padded = ids.masked_fill(answers == 0, 0)
     assert hidden_share(padded, answers, "call.hidden_text") == 0
     assert hidden_share(ids, torch.ones_like(ids), "call.hidden_text") == 0
+
+
+def test_in_half_precision_another_token_stands_where_padding_was() -> None:
+    ids, is_real = torch.tensor([[5, 6, 7, 0, 0]]), torch.tensor([[1, 1, 1, 0, 0]])
+    call = Call((), {"input_ids": ids, "attention_mask": is_real})
+    arguments = Arguments(call, "input_ids", mask="attention_mask")
+    for is_half, expected in ((False, [[5, 6, 7]]), (True, [[5, 6, 7, 6, 6]])):
+        unpadded = without_padding(arguments, 5, 3, is_half=is_half)
+        assert unpadded.inputs.tolist() == expected
+    # without a mask, the model may find padding by its id
+    bare = without_padding(replace(arguments, mask=None), 5, 3, is_half=True)
+    assert bare.inputs.tolist() == [[5, 6, 7]]
 
 
 def test_weights_too_small_for_tokens_to_meet_say_nothing_of_a_mask() -> None:

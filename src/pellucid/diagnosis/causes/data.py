@@ -79,10 +79,11 @@ def bad_batch(view: HistoryView) -> Candidate | None:
     spikes = [step for step, rise in large if _ends_at_once(view, step, rise)]
     if not spikes or view.history.stopped is not None or not view.goes_well:
         return None
-    losses = [loss for step, loss in view.history.losses if step >= spikes[0]]
-    # a trained model guesses worse than at random if the batch is no text at all; one such batch is
-    # harmless, and two may be torn weights
-    n_foreign = sum(v > (view.guessing or math.inf) for v in losses)
+    # a trained model guesses worse than at random, and worse than ever before, if the batch is no
+    # text at all; one such batch is harmless, and two may be torn weights
+    worst = max(loss for step, loss in view.history.losses if step < spikes[0])
+    worst = max(worst, view.guessing or math.inf)
+    n_foreign = sum(loss > worst for step, loss in view.history.losses if step >= spikes[0])
     is_foreign = n_foreign >= limit("DAT008", "foreign")
     return suspect(
         "DAT008",

@@ -80,10 +80,13 @@ def _mostly_zero(view: HistoryView) -> Candidate | None:
     """Steps of Adam far below 1 from the start, with a small eps.
 
     By Adam's formula the first step is 1 unless the gradient is zero. Branches that start at zero
-    need only a few updates to catch up.
+    need only a few updates to catch up. RAdam's first steps are not divided: there the gradient's
+    own zeros, if they were counted, tell.
     """
     steps = [reading.value for reading in view.readings("update.effective_step", last_step=12)]
-    eps = view.facts.eps
+    eps, zeros = view.facts.eps, view.first("gradient.zeros")
+    if zeros is not None and zeros <= limit("NUM009", "zeros"):
+        return None
     if len(steps) < 3 or eps is None or eps > 1e-6 or view.facts.frozen:
         return None
     if not (0 < steps[0] < 0.5 and max(steps[1:]) < 0.2):

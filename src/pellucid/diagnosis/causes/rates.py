@@ -120,7 +120,8 @@ def _usual_near_full_rate(view: HistoryView, start: int) -> float | None:
     """The median update, of the weights' size, where the rate is half of its highest or more.
 
     The foot of a cosine says nothing of its peak: of a schedule with restarts, half of the looks
-    fall on rates that are meant to be small. The ledger's steps are set against the median rate.
+    fall on rates that are meant to be small. If no look fell near the peak, each step that the
+    ledger saw is set against the rate of its own update.
 
     Args:
         view: The history.
@@ -135,11 +136,12 @@ def _usual_near_full_rate(view: HistoryView, start: int) -> float | None:
     ]
     if near:
         return statistics.median(near)
-    past = [rate for step, rate in rates.items() if step >= start]
-    usual_rate = statistics.median(past) if past else highest
-    share = usual_rate / highest if highest else 1.0
-    stride = usual_stride(view)
-    return stride / share if stride and share else None
+    mark = view.history.marks.get("stride")
+    if not usual_stride(view) or mark is None:
+        return None
+    strides = zip(mark.steps, mark.values, strict=True)
+    scaled = [stride * highest / rates[step] for step, stride in strides if rates.get(step)]
+    return statistics.median(scaled) if scaled else None
 
 
 def sudden_rise(view: HistoryView) -> Candidate | None:

@@ -73,6 +73,11 @@ class Arguments:
         assert tensor is not None
         return tensor
 
+    @property
+    def masked(self) -> Place:
+        """Where the ids are that the mask of padding is about: those of an encoder, if it has."""
+        return self.ids if self.source is None else self.source
+
     def with_inputs(self, place: Place, tensor: Tensor) -> Arguments:
         """The same call with another tensor at a place."""
         args, kwargs = list(self.call.args), dict(self.call.kwargs)

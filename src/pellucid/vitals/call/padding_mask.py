@@ -32,8 +32,7 @@ def _ids_and_mask(arguments: Arguments) -> tuple[Tensor, Tensor] | None:
 
     None without ids, or without a mask of zeros and ones.
     """
-    place = arguments.ids if arguments.source is None else arguments.source
-    ids, mask = arguments.tensor(place), arguments.tensor(arguments.mask)
+    ids, mask = arguments.tensor(arguments.masked), arguments.tensor(arguments.mask)
     if ids is None or mask is None or ids.ndim != 2 or mask.shape != ids.shape:
         return None
     is_shown = mask == 1

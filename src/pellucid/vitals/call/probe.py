@@ -34,7 +34,7 @@ from pellucid.vitals.call.alignment import (
     unrelated,
 )
 from pellucid.vitals.call.arguments import Arguments
-from pellucid.vitals.call.dependence import Repetition, change, shorter, with_changes
+from pellucid.vitals.call.dependence import Repetition, change, with_changes, without_padding
 from pellucid.vitals.call.paid_targets import PaidTargets
 from pellucid.vitals.call.places import count_changed, places_to_change
 from pellucid.vitals.call.positions import PositionNotes
@@ -260,8 +260,8 @@ class CallProbe:
             return {}
         row, time, length = padding
         single_row = arguments.with_rows(torch.tensor([row]))
-        padded = self._repeat(single_row)
-        bare = self._repeat(shorter(single_row, time, length))
+        unpadded = without_padding(single_row, time, length, is_half=self._call.is_half)
+        padded, bare = self._repeat(single_row), self._repeat(unpadded)
         if padded is None or bare is None:
             return {}
         if padded.ndim == 3 and arguments.source is None:

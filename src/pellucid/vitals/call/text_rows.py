@@ -217,8 +217,7 @@ def most_padded(arguments: Arguments) -> tuple[int, int, int] | None:
 
     Without a mask, a long end of the id that the config calls padding counts.
     """
-    place = arguments.ids if arguments.source is None else arguments.source
-    ids, mask = arguments.tensor(place), arguments.tensor(arguments.mask)
+    ids, mask = arguments.tensor(arguments.masked), arguments.tensor(arguments.mask)
     if ids is None or ids.ndim != 2 or ids.is_floating_point():
         return None
     time = ids.shape[1]

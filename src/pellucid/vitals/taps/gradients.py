@@ -36,7 +36,9 @@ class Gradients:
         self._depth = {name: anatomy.block_of(name) for name in anatomy.parameters}
         #: the weights up to the last block: those behind it that have no gradient, where all of
         #: these have one, belong to an output that the loss does not use, such as a pooler's
-        self._trunk = names_of_trunk(self._depth)
+        self._trunk = names_of_trunk(
+            {name: anatomy.block_of(name) for name, _ in anatomy.model.named_parameters()}
+        )
         self._sharing = anatomy.sharing
         #: the names and samples of the last reading
         self._last: tuple[list[str], Tensor] | None = None
