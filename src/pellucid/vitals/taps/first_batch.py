@@ -122,14 +122,12 @@ class FirstBatch:
         return None if self._call is None else Probe(self.calling(self._model), self._targets())
 
     def baselines(self) -> Baselines | None:
-        """The losses that counting the first batch's labels reaches; None if they are unknown.
-
-        Without labels in the call, the gradient of its logits names the targets.
-        """
+        """The losses that counting labels reaches, or else the targets that a gradient names."""
         labels = self.labels
         if labels is None and self.paid is not None and self.paid.names_targets:
             labels = self.paid.all
-        if labels is None or labels.ndim != 2 or self._predicts_classes:
+        is_of_tokens = labels is not None and labels.ndim == 2 and not labels.is_floating_point()
+        if labels is None or not is_of_tokens or self._predicts_classes:
             return None
         losses = baselines(labels)
         return losses if all(map(math.isfinite, losses)) else None
