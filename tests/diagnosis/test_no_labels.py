@@ -46,3 +46,12 @@ def test_one_number_of_each_row_is_no_policy() -> None:
 def test_a_loop_that_passes_no_loss_is_judged_without_one() -> None:
     mark = Mark(N, N, 1, [0.0] * N, list(range(1, N + 1)))
     assert no_labels(HistoryView(replace(healthy(), losses=(), marks={"blank": mark}))) is None
+
+
+def test_a_margin_that_is_kept_leaves_no_gradient_and_no_loss() -> None:
+    steps = list(range(40, N + 1))
+    mark = Mark(len(steps), N, 40, [0.0] * len(steps), steps)
+    for value, named in ((0.0, []), (0.3, ["GRD002"])):
+        losses = tuple((i, value if i in steps else 0.3) for i in range(1, N + 1))
+        history = replace(healthy(), losses=losses, marks={"blank": mark})
+        assert [f.code for f in diagnose(history) if f.code == "GRD002"] == named

@@ -57,7 +57,9 @@ def test_a_plateau_alone_makes_no_small_first_update_a_fault(
 
 def test_a_loss_that_began_at_0_need_not_come_down() -> None:
     signs = {"update.ratio": (0.2, 0.005)}
-    solved = view(facts={"warmup_steps": 0}, signs=signs, losses=[(step, 0.01) for step in range(1, 201)])
+    solved = view(
+        facts={"warmup_steps": 0}, signs=signs, losses=[(step, 0.01) for step in range(1, 201)]
+    )
     candidate = no_warm_up(solved)
     assert candidate is not None
     assert candidate.severity == "note"

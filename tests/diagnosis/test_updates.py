@@ -78,6 +78,7 @@ ODD: dict[str, Any] = {
     "pruned": odd_loops.Pruned,
     "lookahead": odd_loops.Lookahead,
     "centralised": odd_loops.Centralised,
+    "in turn": odd_loops.InTurn,
     "adapted": odd_loops.Adapted,
     "tied": odd_loops.Tied,
     "eight bits": odd_loops.eight_bits,

@@ -102,6 +102,22 @@ class Centralised(Loop):
         return loss
 
 
+class InTurn(Loop):
+    """Two optimisers, each of half of the weights, step in turn, each with gradients of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        weights = list(self.model.parameters())
+        self.optimizer = [torch.optim.AdamW(weights[i::2], lr=3e-3) for i in range(2)]
+
+    def update(self, step: int) -> Tensor:
+        loss = self.loss(step)
+        self.model.zero_grad()
+        loss.backward()
+        self.optimizer[step % 2].step()
+        return loss
+
+
 class Adapted(Loop):
     """Frozen weights, and a few that learn."""
 

@@ -66,6 +66,12 @@ def test_a_sigmoid_before_the_sigmoid_shows(loss: Loss, is_squashed: bool, colum
     assert bool(binary_losses.sigmoid_twice(gradient, outputs.detach())) == is_squashed
 
 
+def test_a_margin_between_small_outputs_is_no_sigmoid_of_a_sigmoid() -> None:
+    outputs, labels = outputs_of(4), labels_of(4)
+    gradient = gradient_of(lambda x, y: F.relu(1 - x * (2 * y - 1)).mean(), outputs, labels)
+    assert not binary_losses.sigmoid_twice(gradient, 1e-4 * outputs.detach())
+
+
 @pytest.mark.parametrize("columns", [1, 4])
 def test_weights_of_positive_labels_are_read_off(columns: int) -> None:
     outputs, labels = outputs_of(columns), labels_of(columns)

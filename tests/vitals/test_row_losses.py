@@ -87,6 +87,19 @@ def test_probabilities_taken_for_logits_show_in_the_gradient(
 
 
 @pytest.mark.parametrize(
+    ("loss", "is_squashed"), [(of_softmax, True), (F.multi_margin_loss, False)]
+)
+def test_a_margin_between_small_logits_is_no_softmax_of_a_softmax(
+    loss: Loss, is_squashed: bool
+) -> None:
+    logits = logits_of(2, size=2e-3)
+    gradient, labels = gradient_of(loss, logits)
+    assert bool(row_losses.squashed_twice(gradient, logits.detach(), labels)) == is_squashed
+    if not is_squashed:
+        assert not row_losses.squashed_twice(gradient, 1e-3 * logits.detach(), labels)
+
+
+@pytest.mark.parametrize(
     ("loss", "low", "high"),
     [(focal(30), 20, 40), (focal(2), 0, 5), (weighted, -1, 1), (smoothed, -1, 1), (robust, -3, 3)],
 )

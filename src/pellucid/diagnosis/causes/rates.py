@@ -243,7 +243,9 @@ def _never_fell(view: HistoryView) -> bool:
     """Whether 50 updates taught nothing; a loss that begins lower than that cannot fall by it."""
     has_room = view.start is None or view.start > limit("OPT006", "fall")
     learnt = view.learnt
-    return has_room and learnt is not None and learnt < limit("OPT006", "fall") and view.updates >= 50
+    return (
+        has_room and learnt is not None and learnt < limit("OPT006", "fall") and view.updates >= 50
+    )
 
 
 def _rises(view: HistoryView) -> bool:

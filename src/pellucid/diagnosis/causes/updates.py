@@ -110,8 +110,15 @@ def _rise_at(view: HistoryView, step: int) -> float:
 
 
 def blank(view: HistoryView) -> Candidate | None:
-    """Updates whose gradients are there, and all exactly 0; rewards without spread make such."""
+    """Updates whose gradients are there, and all exactly 0; rewards without spread make such.
+
+    So does a loss with a margin, once the margin is kept: then the loss is 0 too.
+    """
     if view.facts.on_rewards or view.facts.on_preferences:
+        return None
+    mark, losses = view.history.marks.get("blank"), dict(view.history.losses)
+    steps = [] if mark is None else mark.steps
+    if steps and view.start and all(losses.get(step) == 0 for step in steps):
         return None
     return Sighting("GRD002/updates", "blank")(view)
 

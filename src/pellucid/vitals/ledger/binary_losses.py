@@ -58,7 +58,8 @@ def sigmoid_twice(
     y, s = g < 0, z.sigmoid()
     plain = left_over(g, s - y.double(), y)
     squashed = left_over(g, (s.sigmoid() - y.double()) * s * (1 - s), y)
-    return ((squashed < _FITS) & (plain > _WORSE * squashed)).double() * _says_much(g)
+    other = torch.minimum(plain, left_over(g, g.sign(), y))  # a margin's gradient is one number
+    return ((squashed < _FITS) & (other > _WORSE * squashed)).double() * _says_much(g)
 
 
 def label_weights(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Protocol, cast
 
@@ -10,16 +10,19 @@ import torch
 from torch import Tensor, nn
 
 from pellucid.training import Guard
+from pellucid.vitals.ledger.answer_places import share_misplaced
 from pellucid.vitals.ledger.batch_rows import Rows, class_range
 from pellucid.vitals.ledger.label_tokens import LabelledRows
 from pellucid.vitals.ledger.place_focus import focus_of_places
 from pellucid.vitals.ledger.pulls import (
     class_logits,
     class_pulls,
+    class_smoothing,
     gap_of_places,
     shift_of_rows,
     smoothing_sums,
     token_pulls,
+    unevenness,
 )
 from pellucid.vitals.ledger.row_losses import RowLosses, row_outputs, row_vectors
 from pellucid.vitals.ledger.witnesses import gradient_numbers, numbers_of
@@ -119,6 +122,23 @@ class Events:
         #: the lowest and the highest class that the loss names, if the model is given no labels
         self.class_range: Tensor | None = None
         self._pending: tuple[Tensor, Tensor | None] | None = None
+
+    def take_signs(self) -> Iterator[tuple[str, Tensor]]:
+        """What the updates of an open page showed; it is forgotten then."""
+        if self.classes is not None:
+            yield "targets.class_weights", unevenness(self.classes)
+        if self.lines is not None:
+            yield "targets.class_smoothing", class_smoothing(*self.lines)
+        if self.kin:
+            # 1, which is calm, where no batch had masks
+            kin, equal = torch.stack(self.kin).nanmean(0).nan_to_num(nan=1.0).unbind()
+            yield "targets.kin", kin
+            yield "targets.equal", equal
+        if self.answers is not None:
+            yield "targets.misplaced", share_misplaced(self.answers)
+        yield from self.rows.take_signs().items()
+        self.classes = self.lines = self.answers = None
+        self.kin = []
 
     def clear_calls(self) -> None:
         """Begin to count calls anew."""

@@ -11,13 +11,11 @@ from torch.optim import Optimizer
 
 from pellucid.training import Guard
 from pellucid.vitals.async_metrics import AsyncMetrics, Column
-from pellucid.vitals.ledger.answer_places import share_misplaced
 from pellucid.vitals.ledger.batch_rows import masked_places
 from pellucid.vitals.ledger.events import Batches, Events
 from pellucid.vitals.ledger.label_tokens import join, measure
 from pellucid.vitals.ledger.marks import Mark, MarkName, Marks, Row
 from pellucid.vitals.ledger.page import Page, copy_into, rows_of
-from pellucid.vitals.ledger.pulls import class_smoothing, unevenness
 from pellucid.vitals.ledger.witnesses import Witnesses, age_of
 from pellucid.vitals.overhead_budget import OverheadBudget
 from pellucid.vitals.schedule import LookSchedule
@@ -62,7 +60,9 @@ class Ledger:
         self._marks = Marks()
         self._witnesses: Witnesses | None = None
         self._batches: Batches | None = None
-        #: how many gradients had arrived at none when the step began
+        #: how many gradients had arrived when the step began, how many of them at none, and how
+        #: many gradients of outputs
+        self._parts, self._n_outputs = 0, 0
         self._fresh: Tensor | int = 0
         self._page: Page | None = None
         self._rows: list[Row] = []
@@ -115,7 +115,9 @@ class Ledger:
         if self._page is None:
             return
         self._rate_before, self._has_gradient = self._rate(), False
-        self._fresh = self.events.fresh  # a closure brings more within its step
+        # a closure brings more within its step, and another optimiser may have its own
+        self._parts, self._fresh = self.events.arrivals, self.events.fresh
+        self._n_outputs = len(self.events.outputs)
         if self._witnesses is not None:
             row = self._page.before[len(self._rows)]
             copy_into(row, self._witnesses.weights(), self._witnesses.sizes)
@@ -173,22 +175,7 @@ class Ledger:
         numbers = page.statistics(len(rows), decay, narrow, self._hooked, witnesses.matrix_columns)
         metrics.record(COLUMN, numbers, ("",) * numbers.numel())
         self._pages_sent.append(rows)
-        if self.events.classes is not None:
-            metrics.record("targets.class_weights", unevenness(self.events.classes))
-            self.events.classes = None
-        if self.events.lines is not None:
-            metrics.record("targets.class_smoothing", class_smoothing(*self.events.lines))
-            self.events.lines = None
-        if self.events.kin:
-            # 1, which is calm, where no batch had masks
-            kin, equal = torch.stack(self.events.kin).nanmean(0).nan_to_num(nan=1.0).unbind()
-            metrics.record("targets.kin", kin)
-            metrics.record("targets.equal", equal)
-            self.events.kin = []
-        if self.events.answers is not None:
-            metrics.record("targets.misplaced", share_misplaced(self.events.answers))
-            self.events.answers = None
-        for id, value in self.events.rows.take_signs().items():
+        for id, value in self.events.take_signs():
             metrics.record(id, value)
         table = join(page.labelled[: len(rows)])
         if table is not None:
@@ -252,6 +239,7 @@ class Ledger:
             rate=self._rate_before,
             age=age_of(witnesses.optimisers[0], witnesses.parameters[0]),
             arrivals=events.arrivals,
+            parts=self._parts,
             n_rates=len(events.rates),
             is_resting=None if not events.calls else events.training_calls == 0,
             has_gradient=self._has_gradient,
@@ -268,7 +256,7 @@ class Ledger:
         if events.total is not None:
             page.total[place] = events.total
         if events.outputs:
-            page.outputs[place] = torch.stack(events.outputs).sum()
+            page.outputs[place] = torch.stack(events.outputs[: self._n_outputs or None]).sum()
         if events.pulls:
             page.pulls[place] = torch.stack(events.pulls).mean(0)
         if not isinstance(self._fresh, int) or self._fresh:

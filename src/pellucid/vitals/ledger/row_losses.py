@@ -104,7 +104,8 @@ def squashed_twice(
 ) -> Float[Tensor, ""]:
     """1 if the gradient is that of a cross-entropy of probabilities, and not of the logits, else 0.
 
-    With s = softmax(z) or sigmoid(z) taken for logits, it is (softmax(s) - y) times ds/dz.
+    With s = softmax(z) or sigmoid(z) taken for logits, it is (softmax(s) - y) times ds/dz. While
+    logits are small that hardly differs from row to row, and no more than a margin's gradient.
 
     Args:
         gradient: Of the loss by the logits.
@@ -118,11 +119,11 @@ def squashed_twice(
     pull = p.softmax(-1) - y
     of_softmax = p * (pull - (p * pull).sum(-1, keepdim=True))
     of_sigmoid = s * (1 - s) * (s.softmax(-1) - y)
-    plain, *squashed = (
-        _left_over(g, shape * is_class) for shape in (p - y, of_softmax, of_sigmoid)
+    plain, margin, *squashed = (
+        _left_over(g, shape * is_class) for shape in (p - y, g.sign(), of_softmax, of_sigmoid)
     )
     best = torch.stack(squashed).amin()
-    return ((best < _FITS) & (plain > _WORSE * best)).double()
+    return ((best < _FITS) & (torch.minimum(plain, margin) > _WORSE * best)).double()
 
 
 def _left_over(gradient: Tensor, shape: Tensor) -> Tensor:
