@@ -200,6 +200,7 @@ CAUSES: tuple[Cause, ...] = (
     ),
     Comparison("DAT012/filled", "batch.filled", (">", 0), n=1, condition=_is_new_to_text),
     Comparison("DAT012/scattered", "batch.scattered", (">", "scattered"), n=1),
+    Comparison("DAT004/scattered", "batch.unspelt", (">", "scattered"), n=1),
     Comparison("DAT009/sorted", "batch.falls", ("<", "falls"), n=1, condition=_is_new_to_text),
     Comparison("ATT008", "call.right", ("<", "change"), n=1),
     Comparison("ATT009", "call.inputs", ("<", "change"), n=1),
@@ -257,9 +258,8 @@ CAUSES: tuple[Cause, ...] = (
     Comparison("LOS030", "targets.easiness", (">", "share"), n=1),
     Comparison("DAT030", "targets.renamed", (">", "share"), n=1),
     Comparison("DAT030/masked", "targets.moved", (">", "errors"), n=1),
-    OfTargets(
-        Comparison("LOS004/call", "targets.paid", ("<", "text"), n=1, condition=_is_new_to_text)
-    ),
+    # targets that are the next ids say nothing of how few they are
+    Comparison("LOS004/call", "targets.paid", ("<", "text"), n=1, condition=_is_new_to_text),
     Comparison(
         "DAT009/interleaved",
         "batch.interleaved",

@@ -50,6 +50,7 @@ MarkName = Literal[
     "weight_bound",
     "gradient_bound",
     "noise",
+    "pulled",
     "unlike",
     "stride",
     "unshared",
@@ -98,7 +99,7 @@ class Row(NamedTuple):
     Attributes:
         step: The update.
         rate: The learning rate; None if the optimiser has none.
-        age: The steps that the optimiser remembers; None if unknown.
+        age: The steps that the optimiser remembers of a weight with a gradient; None if unknown.
         arrivals: How often gradients arrived since the update before.
         n_rates: How many different rates these gradients met.
         is_resting: Whether the model was called only in evaluation mode; None without a call.
@@ -202,7 +203,8 @@ class Marks:
             self._mark("resting", row, 1.0, shows=row.is_resting)
         age = None if self._last is None else self._last[0].age
         if row.age is not None and age is not None:
-            self._mark("reset", row, float(age), shows=row.age < age)
+            # one that is made anew in each update never remembers a second one
+            self._mark("reset", row, float(age), shows=row.age < age or row.age == age == 1)
         if row.arrivals > 1:
             self._mark("rates", row, float(row.n_rates), shows=row.n_rates > 1)
         if has_gradient:
@@ -274,6 +276,8 @@ class Marks:
             )
         else:
             is_written = before != last[1]["after"]
+            if numbers["pulled"] >= 0:
+                self._mark("pulled", row, numbers["pulled"], shows=numbers["pulled"] > 0)
             step = last[1]["step"]
             self._mark("written", row, numbers["written"] / (step or 1.0), shows=is_written)
             if step:
