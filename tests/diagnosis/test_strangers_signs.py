@@ -93,6 +93,14 @@ def test_a_rule_that_is_learnt_at_once_is_a_note_if_the_call_leaks_nothing() -> 
     assert rule.severity == "note"
 
 
+@pytest.mark.parametrize(("share", "expected"), [(0.8, ["DAT002"]), (1.0, [])])
+def test_one_text_that_fills_the_data_is_named_and_one_batch_is_not(
+    share: float, expected: list[str]
+) -> None:
+    mark = Mark(n_seen=30, n_seeable=40, first=9, values=[share] * 30)
+    assert codes(marks={"one_row": mark}) == expected
+
+
 def history_of_rows(times: list[float], losses: Any) -> History:
     known = Mark(
         n_seen=40, n_seeable=40, first=2, values=times, steps=list(range(1, len(times) + 1))

@@ -40,6 +40,7 @@ MarkName = Literal[
     "known_rows",
     "one_class",
     "copies",
+    "one_row",
     "follows",
     "lowered",
     "shifted",
@@ -248,17 +249,17 @@ class Marks:
         texts = texts_of(numbers)
         if not texts:
             return
-        counts = Counter(texts)
-        copied = sum(n for n in counts.values() if n > 1) / len(texts)
+        copied = sum(n for n in Counter(texts).values() if n > 1) / len(texts)
         if len(texts) > 1:
             self._mark("copies", row, copied, shows=copied >= COPIES)
+        share = self._row_counts.share_of_one(texts)
+        self._mark("one_row", row, share, shows=share > COPIES)
         before = [] if last is None else texts_of(last[1])
         if last is not None and before:  # rows of the first update may not be known
             length = numbers["tokens"]
             self._mark("same_length", row, length, shows=length == last[1]["tokens"])
-            self._mark(
-                "same_rows", row, float(texts == before), shows=sorted(texts) == sorted(before)
-            )
+            is_same = sorted(texts) == sorted(before)
+            self._mark("same_rows", row, float(texts == before), shows=is_same)
         if numbers["tokens"] < _LONG:
             return
         times = self._row_counts.add(numbers)
@@ -270,10 +271,8 @@ class Marks:
         """Compare the weights with those after earlier updates."""
         before = numbers["before"]
         if last is None:
-            is_written = (
-                bool(self._steps_by_checksum)
-                and self._steps_by_checksum.get(before, -1) < row.step - 1
-            )
+            earlier = self._steps_by_checksum.get(before, -1)
+            is_written = bool(self._steps_by_checksum) and earlier < row.step - 1
         else:
             is_written = before != last[1]["after"]
             if numbers["pulled"] >= 0:

@@ -11,6 +11,8 @@ from pellucid.vitals.ledger.batch_rows import PARTS, ROWS
 
 #: Two parts of a row that came together in more than such a share of all rows are a template.
 _TEMPLATE = 0.25
+#: The share of one row in fewer rows says nothing.
+_FEWEST_ROWS = 64
 #: Rows that are remembered, and rows whose parts are.
 _MOST_ROWS, _MOST_PAIRED = 2**17, 2**15
 #: Two parts of one row, with what tells which of its parts they are.
@@ -26,6 +28,23 @@ class RowCounts:
         #: by two parts of a row: how often they came together, in so many rows
         self._pairs: Counter[_Pair] = Counter()
         self._n_rows = 0
+        #: the same of short rows too, how many there were, and the most of one
+        self._all_rows: Counter[float] = Counter()
+        self._n_all = self._n_of_one = 0
+
+    def share_of_one(self, texts: Sequence[float]) -> float:
+        """Add the rows of an update, short ones too; the share of one row in all so far.
+
+        0 as long as they are few.
+
+        Args:
+            texts: The checksums of the rows.
+        """
+        if len(self._all_rows) < _MOST_ROWS:
+            self._all_rows.update(texts)
+            self._n_all += len(texts)
+            self._n_of_one = max(self._n_of_one, *(self._all_rows[text] for text in texts))
+        return self._n_of_one / self._n_all if self._n_all >= _FEWEST_ROWS else 0.0
 
     def add(self, numbers: Mapping[str, float]) -> float:
         """How often the rows of an update came before, as a mean; or their parts, as a median.
