@@ -35,6 +35,8 @@ FAULTS: list[tuple[type[Loop], str]] = [
     (loops.CoupledDecay, "UPD006"),
     (loops.Rested, "UPD007"),
     (loops.Forgetful, "OPT015"),
+    (loops.MadeAnew, "OPT015"),
+    (loops.Pulled, "UPD010"),
     (loops.Cut, "UPD008"),
     (loops.OldHead, "OPT003"),
     (loops.CopyHeld, "OPT003"),

@@ -193,6 +193,31 @@ class Forgetful(Loop):
         return super().update(step)
 
 
+class MadeAnew(Loop):
+    """The optimiser is made anew in each update, and keeps no memory."""
+
+    def update(self, step: int) -> Tensor:
+        loss = super().update(step)
+        self.optimizer.state.clear()
+        return loss
+
+
+class Pulled(Loop):
+    """The weights are averaged with those of the start after each update."""
+
+    share = 0.3
+
+    def update(self, step: int) -> Tensor:
+        weights = list(self.model.parameters())
+        if step == 0:
+            self.start = [weight.detach().clone() for weight in weights]
+        loss = super().update(step)
+        with torch.no_grad():
+            for weight, start in zip(weights, self.start, strict=True):
+                weight.lerp_(start, self.share)
+        return loss
+
+
 class Cut(Loop):
     def __init__(self) -> None:
         super().__init__()

@@ -145,6 +145,24 @@ def test_a_memory_that_is_younger_than_before_was_lost() -> None:
     rows = [(row(n, age=age), numbers()) for n, age in ((1, 7), (2, 8), (3, 1), (4, 2))]
     lost = marked(rows)["reset"]
     assert (lost.n_seen, lost.n_seeable, lost.first, lost.value) == (1, 3, 3, 8.0)
+    never_kept = marked([(row(n, age=1), numbers()) for n in (1, 2, 3)])["reset"]
+    assert (never_kept.n_seen, never_kept.n_seeable) == (2, 2)
+
+
+def test_weights_that_go_straight_back_to_the_start_are_pulled() -> None:
+    def pulled(share: float, *, aside: float = 0.0) -> float:
+        page = Page(2, 4, 1, CPU, torch.float64)
+        page.start = torch.tensor([1.0, 2.0, 3.0, 4.0])
+        page.after[0] = torch.tensor([5.0, -1.0, 0.0, 7.0])
+        page.before[1] = page.after[0].double().lerp(page.start.double(), share)
+        page.before[1, 0] += aside
+        numbers = torch.zeros(4)
+        table = page.statistics(2, numbers, numbers.bool(), slice(0, 1), NO_MATRIX)
+        return table[1, COLUMNS.index("pulled")].item()
+
+    assert pulled(0.1) == pytest.approx(0.1)
+    assert pulled(0.0) == 0
+    assert pulled(0.1, aside=3.0) == 0
 
 
 def test_witnesses_are_of_every_optimiser_and_follow_memory_that_changes() -> None:

@@ -49,5 +49,13 @@ def test_a_template_in_all_rows_is_no_row_that_came_before() -> None:
     assert max(sightings(batches)[5:]) == 0
 
 
+def test_one_row_among_others_is_counted_from_enough_rows_on() -> None:
+    counts = RowCounts()
+    shares = [counts.share_of_one([1.0, 1.0, 1.0, float(n)]) for n in range(2, 40)]
+    assert shares[:15] == [0.0] * 15
+    assert shares[15:] == [0.75] * 23
+    assert RowCounts().share_of_one([float(n) for n in range(100)]) == 0.01
+
+
 def test_a_short_row_has_no_parts() -> None:
     assert not gram_checksums([first_rows(torch.ones(ROWS, 4, dtype=torch.long)), None]).any()

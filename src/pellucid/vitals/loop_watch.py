@@ -154,7 +154,7 @@ class Watch(InsideLook):
             self.__enter__()
             return
         if loss is not None:
-            self.guard("loss.*", self._losses.add, loss)
+            self.guard("loss.*", self._losses.add, loss, self._first_batch)
         if not self._optimisers:
             self.guard("updates", self._begin_update)
             self.guard("updates", self._gather, None)
@@ -182,7 +182,7 @@ class Watch(InsideLook):
     @guarded("readings")
     def flush(self) -> None:
         """Wait for all numbers that are still on the device, and read them."""
-        self._losses.end_update(self.updates, self._first_batch)
+        self._losses.end_update(self.updates, self._first_batch, is_last=True)
         self.guard("the ledger", self._ledger.send, self._metrics)
         self._turn()
         self._judge_readings(self._metrics.read(), [])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -21,6 +22,27 @@ _LOGGED = "logged: "
 LOSS = "loss"
 
 
+@dataclass
+class _Ended:
+    """An update that ended, and its losses so far."""
+
+    step: int
+    losses: list[Tensor | float]
+    #: whether the loop passed them
+    is_passed: bool
+    #: whether they add up to the loss of the update, instead of being means
+    adds_up: bool = False
+    #: whether the model's outputs were seen in it
+    has_run: bool = False
+
+    def add(self, loss: Tensor | float) -> None:
+        """Add a loss that the loop passed; it replaces those in the model's outputs."""
+        if not self.is_passed:
+            self.losses, self.is_passed, self.adds_up = [], True, False
+        if len(self.losses) < MAX_LOSSES:
+            self.losses.append(loss)
+
+
 class Losses:
     """Losses from the loop take precedence over losses from the model's outputs."""
 
@@ -28,14 +50,27 @@ class Losses:
         #: losses that the loop has passed so far
         self.n_added = 0
         self._losses: deque[Tensor | float] = deque(maxlen=MAX_LOSSES)
+        #: the last update that ended: a loop may pass its loss only after the optimiser's step
+        self._ended: _Ended | None = None
         #: the loss of each update that is not taken yet; a number, unless it is on a device
         self._by_step: list[tuple[int, Tensor | float]] = []
 
-    def add(self, loss: Tensor | float) -> None:
-        """Add a loss, without waiting for it; a loss of several numbers counts as their mean."""
+    def add(self, loss: Tensor | float, first_batch: FirstBatch | None = None) -> None:
+        """Add a loss, without waiting for it; a loss of several numbers counts as their mean.
+
+        Args:
+            loss: The loss. It is that of the last update, if the model ran in that one, and has
+                not run since.
+            first_batch: Knows whether the model has run since the last update.
+        """
         self.n_added += 1
-        number = _to_host(loss)
-        self._losses.append(as_mean(number) if isinstance(number, Tensor) else float(number))
+        value = _to_host(loss)
+        number = as_mean(value) if isinstance(value, Tensor) else float(value)
+        has_run = first_batch is None or first_batch.has_run
+        if has_run or self._ended is None or not self._ended.has_run:
+            self._losses.append(number)
+        else:
+            self._ended.add(number)
 
     def log(self, numbers: Mapping[str, Tensor | float], metrics: AsyncMetrics) -> None:
         """Record numbers that the loop passes by name, and how far apart rewards are.
@@ -49,24 +84,38 @@ class Losses:
             if name in REWARDS and isinstance(value, Tensor) and value.numel() > 1:
                 metrics.record(f"{_LOGGED}{name}/deviation", partial(_deviation, value))
 
-    def end_update(self, step: int, first_batch: FirstBatch | None) -> None:
-        """Keep the loss of a finished update, if it has one.
+    def end_update(
+        self, step: int, first_batch: FirstBatch | None, *, is_last: bool = False
+    ) -> None:
+        """Take the losses of a finished update, until the next one ends.
 
         Args:
             step: The update.
             first_batch: Has the losses in the model's outputs.
+            is_last: Whether no more losses of it come.
         """
-        losses, adds_up = list(self._losses), False
+        self.close_update()
+        ended = _Ended(step, list(self._losses), is_passed=bool(self._losses))
         self._losses.clear()
         if first_batch is not None:
             # those in the outputs are read only for a loop that passes none
-            first_batch.reads_losses = not losses
-            if not losses:
-                losses, adds_up = list(first_batch.losses), first_batch.adds_up
+            first_batch.reads_losses = not ended.is_passed
+            ended.has_run = first_batch.has_run
+            if not ended.is_passed:
+                ended.losses, ended.adds_up = list(first_batch.losses), first_batch.adds_up
             first_batch.forget()
-        if losses:
-            loss = losses[0] if len(losses) == 1 else _combine(losses, adds_up=adds_up)
-            self._by_step.append((step, _to_host(loss)))
+        self._ended = ended
+        if is_last:
+            self.close_update()
+
+    def close_update(self) -> None:
+        """Keep the loss of the last update that ended, if it has one: no more losses of it come."""
+        ended, self._ended = self._ended, None
+        if ended is None or not ended.losses:
+            return
+        is_one = len(ended.losses) == 1
+        loss = ended.losses[0] if is_one else _combine(ended.losses, adds_up=ended.adds_up)
+        self._by_step.append((ended.step, _to_host(loss)))
 
     def take(self, metrics: AsyncMetrics) -> list[tuple[int, float]]:
         """The losses of all updates since the last time, each with its update.

@@ -221,10 +221,15 @@ def test_one_id_between_the_words_is_scattered_and_a_mask_or_padding_is_not() ->
     unknown = rows.masked_fill(is_written_over, 3)
     following = torch.full_like(unknown, IGNORED)
     following[:, :-1] = unknown[:, 1:]
-    assert scattered(unknown, following) == pytest.approx(0.5, abs=0.05)
-    assert scattered(rows, rows) < limit("DAT012", "scattered")
+    share, unknown_id = scattered(unknown, following)
+    assert share == pytest.approx(0.5, abs=0.05)
+    assert unknown_id == 3
+    assert scattered(rows, rows)[0] < limit("DAT012", "scattered")
     masked = torch.where(is_written_over, rows, IGNORED)
-    assert scattered(unknown, masked) == 0
+    assert scattered(unknown, masked)[0] == 0
+    form = rows.clone()
+    form[:, ::2] = 3
+    assert scattered(form, form)[0] == 0
     padded = rows.clone()
     padded[:, TIME // 2 :] = 0
-    assert scattered(padded, padded) == 0
+    assert scattered(padded, padded)[0] == 0

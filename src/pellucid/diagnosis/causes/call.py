@@ -157,6 +157,11 @@ def copied_rows(view: HistoryView) -> Candidate | None:
     is_policy = view.facts.on_rewards or view.facts.on_preferences
     if mark is not None and mark.value >= limit("DAT002", "all") and not is_policy:
         return suspect_mark("DAT002/always", mark)
+    repeated = view.often("one_row", limit("DAT002", "one"))
+    if repeated is not None and repeated.n_seen >= limit("DAT002", "updates") and not is_policy:
+        # a batch that is one row is another fault
+        if repeated.value < limit("DAT002", "all"):
+            return suspect_mark("DAT002/one", repeated, severity="warn")
     return Comparison("DAT002/call", "batch.copies", (">=", "half"), n=1)(view)
 
 
@@ -200,6 +205,7 @@ CAUSES: tuple[Cause, ...] = (
     ),
     Comparison("DAT012/filled", "batch.filled", (">", 0), n=1, condition=_is_new_to_text),
     Comparison("DAT012/scattered", "batch.scattered", (">", "scattered"), n=1),
+    Comparison("DAT004/scattered", "batch.unspelt", (">", "scattered"), n=1),
     Comparison("DAT009/sorted", "batch.falls", ("<", "falls"), n=1, condition=_is_new_to_text),
     Comparison("ATT008", "call.right", ("<", "change"), n=1),
     Comparison("ATT009", "call.inputs", ("<", "change"), n=1),
@@ -257,9 +263,8 @@ CAUSES: tuple[Cause, ...] = (
     Comparison("LOS030", "targets.easiness", (">", "share"), n=1),
     Comparison("DAT030", "targets.renamed", (">", "share"), n=1),
     Comparison("DAT030/masked", "targets.moved", (">", "errors"), n=1),
-    OfTargets(
-        Comparison("LOS004/call", "targets.paid", ("<", "text"), n=1, condition=_is_new_to_text)
-    ),
+    # targets that are the next ids say nothing of how few they are
+    Comparison("LOS004/call", "targets.paid", ("<", "text"), n=1, condition=_is_new_to_text),
     Comparison(
         "DAT009/interleaved",
         "batch.interleaved",

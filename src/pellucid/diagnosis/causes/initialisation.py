@@ -16,7 +16,8 @@ def too_large(view: HistoryView) -> Candidate | None:
     is_heavy = size is None or size > limit("INI004", "size")
     # trained heads may be narrow, and trained weights large; not all of them at once
     is_extreme = entropy < limit("INI004", "narrow") and score > limit("INI004", "loud")
-    if view.facts.pretrained and (size is None or not is_extreme):
+    # a first loss far below guessing is one of trained weights too
+    if not view.fresh and (size is None or not is_extreme):
         return None
     if entropy > limit("INI004", "entropy") or score < limit("INI004", "score") or not is_heavy:
         return None

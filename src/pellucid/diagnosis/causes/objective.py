@@ -191,6 +191,15 @@ def diluted(view: HistoryView) -> Candidate | None:
     ratio = _reported_ratio(view)
     if ratio is None or not 0.02 < ratio < 0.8:
         return None
+    # if the gradient is known, it names one target at each place, and weighs it by as much less
+    single, weight = view.first("targets.single"), view.first("targets.weight")
+    parts = view.history.marks.get("parts")
+    if single is not None and single < limit("LOS010", "single"):
+        return None
+    if weight is not None:
+        weight *= parts.value if parts is not None and parts.n_seen else 1.0
+        if abs(weight / ratio - 1) > limit("LOS010", "weight"):
+            return None
     return suspect("LOS010/history", ratio=ratio, step=1)
 
 
@@ -213,7 +222,12 @@ def other_terms(view: HistoryView) -> Candidate | None:
     spread = view.first("targets.smoothing") or 0.0
     if spread > limit("LOS013", "smoothing"):
         return suspect("LOS013/gradient", spread=spread, step=1)
-    return suspect("LOS013/ratio", ratio=ratio, step=0) if is_raised else None
+    if not is_raised:
+        return None
+    # a sound gradient at these logits: the other terms pull elsewhere, as a second head does
+    weight = view.first("targets.weight")
+    is_sound = weight is not None and abs(weight - 1) < limit("LOS013", "mean")
+    return suspect("LOS013/ratio", ratio=ratio, step=0, severity="note" if is_sound else None)
 
 
 def lowered_by_terms(view: HistoryView) -> Candidate | None:

@@ -237,7 +237,10 @@ def heavy_decay(view: HistoryView) -> Candidate | None:
     is_high = decay > limit("OPT010", "decay") or (
         shrinks_gains and shrinkage >= limit("OPT010", "way")
     )
-    if len(view.readings("weights.size")) < _MIN_READINGS and is_high:
+    sizes = [reading.value for reading in view.readings("weights.size")]
+    # two in a row are no chance
+    is_small = len(sizes) > 2 and max(sizes[-2:]) <= limit("OPT010", "shrunk") * sizes[0]
+    if len(sizes) < _MIN_READINGS and not is_small and is_high:
         # too few readings to see weights shrink
         is_adam = view.facts.optimiser in ("Adam", "AdamW") or view.facts.betas is not None
         return suspect("OPT010/limit", decay=decay) if is_adam and not view.goes_well else None

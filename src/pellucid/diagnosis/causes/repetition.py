@@ -70,10 +70,32 @@ def few_rows(view: HistoryView) -> Candidate | None:
     repetitions = statistics.median(mark.values[-5:])
     # rows came as often in the updates that were not looked at
     times = repetitions * max(1.0, mark.steps[-1] / mark.n_seeable)
-    if times < limit("DAT021", "times") or repetitions < limit("DAT021", "seen"):
+    if times >= limit("DAT021", "times") and repetitions >= limit("DAT021", "seen"):
+        severity = None if view.fresh or _knows_by_heart(view) else "note"
+        return suspect("DAT021", times=times, step=mark.first, severity=severity)
+    # and in those after the last look, as the loss tells
+    times = repetitions * view.updates / mark.n_seeable
+    if times < limit("DAT021", "times") or repetitions < limit("DAT021", "few"):
         return None
-    severity = None if view.fresh else "note"
-    return suspect("DAT021", times=times, step=mark.first, severity=severity)
+    if not _knows_by_heart(view):
+        return None
+    return suspect(
+        "DAT021/heart",
+        times=times,
+        repetitions=repetitions,
+        n=mark.n_seeable,
+        of=view.updates,
+        end=view.end,
+        step=mark.first,
+    )
+
+
+def _knows_by_heart(view: HistoryView) -> bool:
+    """Whether a loss over tokens began high, and ended lower than any text allows."""
+    start, end = view.start, view.end
+    if not view.learns_tokens or start is None or end is None:
+        return False
+    return start > limit("DAT021", "unknown") and end < limit("DAT021", "heart")
 
 
 def _cycle(view: HistoryView, mark: Mark) -> Candidate | None:
@@ -85,7 +107,7 @@ def _cycle(view: HistoryView, mark: Mark) -> Candidate | None:
     times = view.updates / max(1, period)
     if not (is_whole and is_in_turn) or times < limit("DAT021", "times"):
         return None
-    severity = None if view.fresh else "note"
+    severity = None if view.fresh or _knows_by_heart(view) else "note"
     return suspect("DAT021/cycle", n=period, times=times, step=mark.first, severity=severity)
 
 

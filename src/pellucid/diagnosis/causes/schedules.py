@@ -40,12 +40,26 @@ def _is_rounded(view: HistoryView) -> bool:
     )
 
 
+def stands_at_zero(view: HistoryView) -> bool:
+    """Whether all rates are 0, and a schedule keeps the optimiser's own rate.
+
+    One that has stepped too often has passed through other rates before.
+    """
+    rates, initial = view.history.rates, view.facts.initial_rate or 0.0
+    is_long = len(rates) >= limit("UPD005", "zeros")
+    return initial > 0 and is_long and not any(rate for _, rate in rates)
+
+
 def zero_rate(view: HistoryView) -> Candidate | None:
     """A rate of exactly 0 over the last fifth of the records, or more."""
     rates = view.history.rates
     if len(rates) < 2 or rates[-1][1] != 0 or _is_rounded(view):
         return None
     start = next(step for step, _ in rates if all(v == 0 for s, v in rates if s >= step))
+    if stands_at_zero(view):
+        return suspect(
+            "UPD005/zero", n=len(rates), rate=0.0, initial=view.facts.initial_rate, step=start
+        )
     if view.updates - start < max(10, round(limit("OPT013", "share") * view.updates)):
         return None
     return suspect("OPT013", last_step=view.updates, rate=0.0, step=start)

@@ -91,6 +91,20 @@ def written_over(view: HistoryView) -> Candidate | None:
     )
 
 
+def pulled_to_start(view: HistoryView) -> Candidate | None:
+    """Weights that are pulled to the first ones between updates.
+
+    A pull by a share s leaves them the way of 1 / s updates at most. Of a trained model this may be
+    meant: it keeps what it knew.
+    """
+    mark = view.often("pulled", limit("UPD010", "share"))
+    if mark is None or mark.value * view.updates < limit("UPD010", "pulls"):
+        return None
+    severity = None if view.fresh or not view.goes_well else "note"
+    likely, n_kept = likelihood(mark), 1 / mark.value
+    return suspect_mark("UPD010/start", mark, likely, n_kept=n_kept, severity=severity)
+
+
 def mostly_reverted(view: HistoryView) -> Candidate | None:
     """Steps that are put back for the most part; a mask of pruned weights does so by design."""
     mark = view.often("reverted", limit("UPD010", "share"))
@@ -271,6 +285,7 @@ CAUSES: tuple[Cause, ...] = (
     Sighting("UPD002", "bare"),
     Sighting("UPD003", "repeated"),
     written_over,
+    pulled_to_start,
     mostly_reverted,
     blank,
     swapped,

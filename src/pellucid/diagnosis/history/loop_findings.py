@@ -9,6 +9,7 @@ from torch import nn
 from pellucid.diagnosis.expectations import Expectations
 from pellucid.diagnosis.finding import Finding, describe, limit
 from pellucid.vitals import Watch, WatchState
+from pellucid.vitals.call.arguments import end_ids
 
 
 def examine_loop(
@@ -44,6 +45,7 @@ def examine_loop(
         step = watch.updates
         findings.append(describe("OPT017/silent", calls=calls, most=most_calls, step=step))
     findings += _compare_prompts(watched)
+    findings += _look_for_ends(watched)
     if declared.tied is not False and _is_untied(model):
         findings.append(describe("TIE001", n=2, equal=""))
     return findings
@@ -59,6 +61,16 @@ def _compare_prompts(watched: WatchState) -> list[Finding]:
     if share < limit("LOS003", "others"):
         return []
     return [describe("LOS003/prompts", share=share, n=matches.n_answers, own=matches.own_match)]
+
+
+def _look_for_ends(watched: WatchState) -> list[Finding]:
+    """Many answers behind prompts that stop, and no token closes them."""
+    answers = watched.prompt_answers
+    ends = end_ids(watched.anatomy.model)
+    share = None if answers is None else answers.share_without_end(ends)
+    if share is None or share <= limit("DAT019", "many"):
+        return []
+    return [describe("DAT019/all", value=share)]
 
 
 def _is_untied(model: Any) -> bool:

@@ -119,7 +119,7 @@ def arguments_of(model: nn.Module, call: Call) -> Arguments | None:
     if ids is None:
         return None
     pad = getattr(config, "pad_token_id", None) if is_foreign else None
-    ends = _ids_named(config, ("eos",)) if is_foreign else ()
+    ends = end_ids(model)
     starts = _ids_named(config, ("bos",)) if is_foreign else ()
     room = _room(config) if is_foreign else None
     arguments = Arguments(
@@ -139,6 +139,12 @@ def arguments_of(model: nn.Module, call: Call) -> Arguments | None:
     if value is not None and value.shape == arguments.inputs.shape[:2] and is_foreign:
         arguments = replace(arguments, mask=mask)
     return _with_decoder(model, replace(arguments, source=ids), places) if two_texts else arguments
+
+
+def end_ids(model: nn.Module) -> tuple[int, ...]:
+    """The ids that end a text, by the config of a model of transformers; empty without one."""
+    config = _foreign_config(model)
+    return () if config is None else _ids_named(config, ("eos",))
 
 
 def _foreign_config(model: nn.Module) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from statistics import fmean, pstdev
 from typing import Any, NamedTuple
 
@@ -28,6 +28,8 @@ _LONGEST, _COMMON = 3, 0.02
 _PIECES, _CLEAR, _PLACES = 4, 2.0, 2
 #: Fewer rows, or prompts, say nothing.
 _FEWEST = 64
+#: A template closes an answer by one of its last two tokens. Shorter answers may be names.
+_LAST, _SHORTEST = 2, 8
 
 
 class Matches(NamedTuple):
@@ -78,6 +80,27 @@ class PromptAnswers:
         if labels.shape == ids.shape and not labels.is_floating_point() and is_plain(labels):
             self._calls.append((ids[:_ROWS].clone(), labels[:_ROWS].detach().clone()))
 
+    def share_without_end(self, ends: Collection[int]) -> float | None:
+        """The share of answers behind which neither an end nor another closing token stands.
+
+        A closing token is among the last two of half of the answers, and within next to none. None
+        if few answers are followed by something else than an end: so they stop within their row.
+
+        Args:
+            ends: The tokens that end a text; without any, nothing is known.
+        """
+        answers = [answer for ids, labels in self._calls for answer in _stopping(ids, labels, ends)]
+        if len(answers) < _FEWEST or not ends:
+            return None
+        inside = Counter(token for answer in answers for token in {*answer[:-_LAST]})
+        last = Counter(token for answer in answers for token in {*answer[-_LAST:]})
+        is_closed = any(
+            2 * n >= len(answers) and inside[token] <= _COMMON * len(answers)
+            for token, n in last.items()
+        )
+        n_open = sum(not {*ends} & {*answer[-_LAST:]} for answer in answers)
+        return 0.0 if is_closed else n_open / len(answers)
+
     def measure(self) -> Matches | None:
         """How the answers match; None if the rows are too few, or have no prompts."""
         rows = [row for ids, labels in self._calls for row in _split(ids, labels)]
@@ -94,6 +117,18 @@ def _split(ids: Tensor, labels: Tensor) -> Iterator[tuple[tuple[int, ...], tuple
             continue
         prompt, answer = row[: places[0]], [row[place] for place in places]
         yield tuple(prompt[-_TOKENS:]), tuple(answer[:_TOKENS])
+
+
+def _stopping(ids: Tensor, labels: Tensor, ends: Collection[int]) -> Iterator[list[int]]:
+    """The long answers behind a prompt that stop within their row, before something else."""
+    for row, paid in zip(to_list(ids), to_list(labels), strict=True):
+        places = [place for place, label in enumerate(paid) if label >= 0]
+        if len(places) < _SHORTEST or any(row[place] != paid[place] for place in places):
+            continue
+        first, last = places[0], places[-1]
+        is_run = last - first + 1 == len(places)
+        if is_run and first >= _LONGEST and last + 1 < len(row) and row[last + 1] not in ends:
+            yield row[first : last + 1]
 
 
 def match(rows: Sequence[tuple[tuple[int, ...], tuple[int, ...]]]) -> Matches | None:

@@ -54,7 +54,10 @@ def measure(
         return signs if twice is None else signs | {"batch.same_halves": twice}
     signs["batch.copies"] = copies(ids)
     signs |= {"batch.interleaved": interleaving(ids), "batch.entropy": entropy(ids)}
-    signs |= {"batch.filled": filled(ids), "batch.scattered": scattered(ids, targets)}
+    share, scattered_id = scattered(ids, targets)
+    is_named = scattered_id in (*arguments.special, *arguments.ends, arguments.pad)
+    signs |= {"batch.filled": filled(ids), "batch.scattered": share if is_named else 0.0}
+    signs["batch.unspelt"] = 0.0 if is_named else share
     if (ratio := target_ratio(ids, targets)) is not None:
         signs["targets.tied"] = ratio
     falling_share = falls(ids)

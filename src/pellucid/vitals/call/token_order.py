@@ -125,11 +125,14 @@ def filled(ids: Int[Tensor, "rows time"]) -> float:
     return 0.0
 
 
-def scattered(ids: Int[Tensor, "rows time"], targets: Int[Tensor, "rows time"]) -> float:
-    """The share of the paid tokens that are the most frequent target, if it lies scattered.
+def scattered(
+    ids: Int[Tensor, "rows time"], targets: Int[Tensor, "rows time"]
+) -> tuple[float, int]:
+    """The share of the paid tokens that are the most frequent target, and that id, if scattered.
 
     The smaller share of two: of these targets, and of the tokens that they are predicted from. 0 of
-    few tokens or kinds of tokens, and of an id that comes in pieces. A mask is no target.
+    few tokens or kinds of tokens, of an id that comes in pieces, and of one at places where it is
+    in all rows. A mask is no target.
 
     Args:
         ids: Rows of text.
@@ -137,15 +140,20 @@ def scattered(ids: Int[Tensor, "rows time"], targets: Int[Tensor, "rows time"]) 
     """
     is_paid = targets != IGNORED
     if ids.shape != targets.shape or int(is_paid.sum()) < _FEWEST_SCATTERED:
-        return 0.0
-    paid = targets[is_paid]
-    usual = paid.mode().values
-    is_usual = ids == usual
+        return 0.0, -1
+    usual = targets[is_paid].mode().values
+    paid, is_usual = targets[is_paid], ids == usual
+    # places that hold it in all rows are a form's, such as a first digit, if others hardly do
+    is_target = (targets == usual) & is_paid
+    others = is_target.sum(0) < _EVERYWHERE * is_paid.sum(0)
+    n_others = int(is_paid[:, others].sum())
+    if n_others and int(is_target[:, others].sum()) < _ELSEWHERE * n_others:
+        return 0.0, -1
     share = min(float((x == usual).double().mean()) for x in (paid, ids[is_paid]))
     n_pieces = int((is_usual[:, 1:] & ~is_usual[:, :-1]).sum())
     if len(_counts(paid)) < _FEWEST_WORDS or 2 * n_pieces < (1 - share) * int(is_usual.sum()):
-        return 0.0
-    return share
+        return 0.0, -1
+    return share, int(usual)
 
 
 def entropy(ids: Int[Tensor, "rows time"]) -> float:

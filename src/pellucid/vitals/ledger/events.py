@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Protocol, cast
@@ -32,6 +33,8 @@ from pellucid.vitals.taps.recorded_call import is_plain
 
 #: About how many tokens' gradients are measured at the logits.
 _TOKENS = 64
+#: Columns of the logits whose gradients tell whether a place is paid for.
+_COLUMNS = 8
 #: With fewer of these that the loss pays for, their sum says little about that of all.
 _FEWEST_PAID = 16
 
@@ -267,8 +270,11 @@ class Events:
         if not (self.records and self.measures_outputs):
             return
         of_places = sampled.abs().sum(-1, dtype=torch.float32)
-        total = of_places.sum() * (len(rows) / len(sampled))
-        is_known = (of_places > 0).sum() >= (_FEWEST_PAID if stride > 1 else 0)
+        n_sampled = (of_places > 0).sum()
+        # a few columns tell which places are paid for, without reading all of them
+        n_paid = (rows[:, :_COLUMNS] != 0).any(-1).sum().clamp_min(n_sampled)
+        total = of_places.sum() * n_paid / n_sampled.clamp_min(1)
+        is_known = n_sampled >= (_FEWEST_PAID if stride > 1 else 0)
         self.outputs.append(torch.where(is_known, total, torch.nan))
         if logits is not None:
             sums = class_pulls(gradient, logits, labels)
@@ -285,6 +291,13 @@ class Events:
 
 
 def _places_and_stride(outputs: Tensor) -> tuple[Tensor, int]:
-    """The places of outputs (batch, time, vocab), and the stride that meets some `_TOKENS`."""
+    """The places of outputs (batch, time, vocab), and the stride that meets some `_TOKENS`.
+
+    A stride that has a divisor in common with the time would meet a few columns alone: of padded
+    rows those that are paid for more often, or less, than others.
+    """
     places = outputs.view(-1, outputs.shape[-1])
-    return places, max(1, len(places) // _TOKENS) | 1
+    stride = max(1, len(places) // _TOKENS)
+    while math.gcd(stride, outputs.shape[-2]) > 1:
+        stride += 1
+    return places, stride

@@ -70,8 +70,9 @@ class Ledger:
         self._n_pages = 0
         #: the last update that has a row
         self._last_step = -1
-        #: the witnesses after that update
+        #: the witnesses after that update, and before the first of all
         self._previous: Tensor | None = None
+        self._start: Tensor | None = None
         #: the columns of the witness whose gradients are seen as they arrive
         self._hooked, self._hooked_place = slice(0, 0), 0
         self._rate_before: float | None = None
@@ -121,6 +122,7 @@ class Ledger:
         if self._witnesses is not None:
             row = self._page.before[len(self._rows)]
             copy_into(row, self._witnesses.weights(), self._witnesses.sizes)
+            self._start = self._page.start = row.clone() if self._start is None else self._start
         self._pay(started)
 
     @torch.no_grad()
@@ -211,7 +213,7 @@ class Ledger:
         """Begin a page, if the budget pays for it."""
         if self._witnesses is not None and self._witnesses.are_frozen:
             self._choose()  # others are trained now
-            self._previous, self._last_step = None, -1
+            self._previous, self._start, self._last_step = None, None, -1
         witnesses = self._witnesses
         credited = self._schedule.credited
         is_paid = self._budget.pays(credited) and (

@@ -40,6 +40,7 @@ MarkName = Literal[
     "known_rows",
     "one_class",
     "copies",
+    "one_row",
     "follows",
     "lowered",
     "shifted",
@@ -50,6 +51,7 @@ MarkName = Literal[
     "weight_bound",
     "gradient_bound",
     "noise",
+    "pulled",
     "unlike",
     "stride",
     "unshared",
@@ -98,7 +100,7 @@ class Row(NamedTuple):
     Attributes:
         step: The update.
         rate: The learning rate; None if the optimiser has none.
-        age: The steps that the optimiser remembers; None if unknown.
+        age: The steps that the optimiser remembers of a weight with a gradient; None if unknown.
         arrivals: How often gradients arrived since the update before.
         parts: How often before its first step: others are a closure's, or another optimiser's.
         n_rates: How many different rates these gradients met.
@@ -204,7 +206,8 @@ class Marks:
             self._mark("resting", row, 1.0, shows=row.is_resting)
         age = None if self._last is None else self._last[0].age
         if row.age is not None and age is not None:
-            self._mark("reset", row, float(age), shows=row.age < age)
+            # one that is made anew in each update never remembers a second one
+            self._mark("reset", row, float(age), shows=row.age < age or row.age == age == 1)
         if row.arrivals > 1:
             self._mark("rates", row, float(row.n_rates), shows=row.n_rates > 1)
         if has_gradient:
@@ -248,17 +251,17 @@ class Marks:
         texts = texts_of(numbers)
         if not texts:
             return
-        counts = Counter(texts)
-        copied = sum(n for n in counts.values() if n > 1) / len(texts)
+        copied = sum(n for n in Counter(texts).values() if n > 1) / len(texts)
         if len(texts) > 1:
             self._mark("copies", row, copied, shows=copied >= COPIES)
+        share = self._row_counts.share_of_one(texts)
+        self._mark("one_row", row, share, shows=share > COPIES)
         before = [] if last is None else texts_of(last[1])
         if last is not None and before:  # rows of the first update may not be known
             length = numbers["tokens"]
             self._mark("same_length", row, length, shows=length == last[1]["tokens"])
-            self._mark(
-                "same_rows", row, float(texts == before), shows=sorted(texts) == sorted(before)
-            )
+            is_same = sorted(texts) == sorted(before)
+            self._mark("same_rows", row, float(texts == before), shows=is_same)
         if numbers["tokens"] < _LONG:
             return
         times = self._row_counts.add(numbers)
@@ -270,12 +273,12 @@ class Marks:
         """Compare the weights with those after earlier updates."""
         before = numbers["before"]
         if last is None:
-            is_written = (
-                bool(self._steps_by_checksum)
-                and self._steps_by_checksum.get(before, -1) < row.step - 1
-            )
+            earlier = self._steps_by_checksum.get(before, -1)
+            is_written = bool(self._steps_by_checksum) and earlier < row.step - 1
         else:
             is_written = before != last[1]["after"]
+            if numbers["pulled"] >= 0:
+                self._mark("pulled", row, numbers["pulled"], shows=numbers["pulled"] > 0)
             step = last[1]["step"]
             self._mark("written", row, numbers["written"] / (step or 1.0), shows=is_written)
             if step:

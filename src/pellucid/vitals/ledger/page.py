@@ -52,6 +52,7 @@ COLUMNS = (
     "weight_bound",
     "gradient_bound",
     "noise",
+    "pulled",
     "kinship",
     "tokens",
     *(f"text{i}" for i in range(ROWS)),
@@ -62,6 +63,8 @@ _STAYED = 0.02
 #: Two gradients are one from this cosine on. One is another's in place of its own if its own one is
 #: further away than that of rounding and clipping.
 _SAME, _OTHER = 1 - 1e-9, 1 - 1e-4
+#: Weights are pulled to those of the start if a write has this cosine, or more, with the way back.
+_BACK = 0.99
 #: A checksum has so many bits, which a float64 holds exactly.
 _BITS = 52
 
@@ -103,8 +106,9 @@ class Page:
         self.labelled: list[LabelledRows | None] = [None] * rows
         #: the masked places of each batch
         self.masks: list[Tensor | None] = [None] * rows
-        #: the weights after the update before the page, if it is known
+        #: the weights after the update before the page, and before the first of all, if known
         self.previous: Tensor | None = None
+        self.start: Tensor | None = None
 
     def statistics(
         self, n: int, decay: Tensor, narrow: Tensor, hooked: slice, matrices: Tensor
@@ -154,6 +158,7 @@ class Page:
             share_at_bound(before, matrices),
             share_at_bound(gradient, matrices),
             noise_ratio(used, total),
+            _pulled(gap, before - gap, self.start),
             kinship(self.texts[:n]).to(before),
             *row_checksums(self.texts[:n]).to(before).unbind(1),
             *gram_checksums(self.texts[:n]).to(before).unbind(1),
@@ -250,6 +255,23 @@ def _aside(change: Tensor, gap: Tensor) -> Tensor:
     """
     is_moved, is_back = gap[1:] != 0, gap[1:] * change[:-1] < 0
     return torch.cat([gap.new_full((1,), -1.0), _share(is_moved & ~is_back, is_moved)])
+
+
+def _pulled(gap: Tensor, last: Tensor, start: Tensor | None) -> Tensor:
+    """The share of the way from the start that a write takes back, if it goes straight there.
+
+    0 of a write that goes elsewhere, and without one; -1 if the start is not known.
+
+    Args:
+        gap: What was written between two updates.
+        last: The weights before it.
+        start: The weights at the start.
+    """
+    if start is None:
+        return gap.new_full((len(gap),), -1.0)
+    way = start.double() - last
+    share = _rms(gap) / _rms(way).clamp_min(1e-300)
+    return torch.where(_cosine(gap, way) >= _BACK, share, 0.0)
 
 
 def _rounded(before: Tensor, change: Tensor, gap: Tensor) -> Tensor:

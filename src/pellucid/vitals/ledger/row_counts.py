@@ -5,14 +5,18 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 
 from pellucid.vitals.ledger.batch_rows import PARTS, ROWS
 
-#: Rows are of one small text if each part of a row came in such a share of all rows; in more of
-#: them it is a template.
-_SHARED = 0.05, 0.25
-#: Rows that are remembered.
-_MOST_ROWS = 2**17
+#: Two parts of a row that came together in more than such a share of all rows are a template.
+_TEMPLATE = 0.25
+#: The share of one row in fewer rows says nothing.
+_FEWEST_ROWS = 64
+#: Rows that are remembered, and rows whose parts are.
+_MOST_ROWS, _MOST_PAIRED = 2**17, 2**15
+#: Two parts of one row, with what tells which of its parts they are.
+_Pair = tuple[int, float, int, float]
 
 
 class RowCounts:
@@ -21,9 +25,26 @@ class RowCounts:
     def __init__(self) -> None:
         #: by the checksum of a row of text: how often it came
         self._rows: Counter[float] = Counter()
-        #: by the number of a part of a row: how often it came, in so many rows
-        self._parts: Counter[float] = Counter()
+        #: by two parts of a row: how often they came together, in so many rows
+        self._pairs: Counter[_Pair] = Counter()
         self._n_rows = 0
+        #: the same of short rows too, how many there were, and the most of one
+        self._all_rows: Counter[float] = Counter()
+        self._n_all = self._n_of_one = 0
+
+    def share_of_one(self, texts: Sequence[float]) -> float:
+        """Add the rows of an update, short ones too; the share of one row in all so far.
+
+        0 as long as they are few.
+
+        Args:
+            texts: The checksums of the rows.
+        """
+        if len(self._all_rows) < _MOST_ROWS:
+            self._all_rows.update(texts)
+            self._n_all += len(texts)
+            self._n_of_one = max(self._n_of_one, *(self._all_rows[text] for text in texts))
+        return self._n_of_one / self._n_all if self._n_all >= _FEWEST_ROWS else 0.0
 
     def add(self, numbers: Mapping[str, float]) -> float:
         """How often the rows of an update came before, as a mean; or their parts, as a median.
@@ -31,21 +52,25 @@ class RowCounts:
         Args:
             numbers: The statistics of the update.
         """
-        texts, parts = texts_of(numbers), _parts_of(numbers)
+        texts, rows = texts_of(numbers), _pairs_of(numbers)
         times = statistics.fmean(self._rows[text] for text in texts)
-        if parts:
-            times = max(times, statistics.median(map(self._count_parts, parts)))
+        if rows:
+            times = max(times, statistics.median(map(self._count_pairs, rows)))
         if len(self._rows) < _MOST_ROWS:
             self._rows.update(texts)
-            self._parts.update(part for row_parts in parts for part in row_parts)
-            self._n_rows += len(parts)
+        if self._n_rows < _MOST_PAIRED:
+            self._pairs.update(pair for pairs in rows for pair in pairs)
+            self._n_rows += len(rows)
         return times
 
-    def _count_parts(self, parts: Sequence[float]) -> float:
-        """How often each part of a row came, the rarest; 0 if few rows have it, or too many."""
-        count = min(self._parts[part] for part in parts)
-        low, high = (share * self._n_rows for share in _SHARED)
-        return float(count) if low <= count <= high else 0.0
+    def _count_pairs(self, pairs: Sequence[_Pair]) -> float:
+        """How often two parts of a row came together, as a median over all pairs of its parts.
+
+        One part alone comes again by chance where tokens have few kinds. Windows of one text that
+        overlap share several. 0 of a template.
+        """
+        counts = [self._pairs[pair] for pair in pairs]
+        return statistics.median(counts) if max(counts) <= _TEMPLATE * self._n_rows else 0.0
 
 
 def texts_of(numbers: Mapping[str, float]) -> list[float]:
@@ -54,7 +79,11 @@ def texts_of(numbers: Mapping[str, float]) -> list[float]:
     return [text for text in texts if text]
 
 
-def _parts_of(numbers: Mapping[str, float]) -> list[list[float]]:
-    """The numbers of the parts of each row of an update (see `gram_checksums`)."""
+def _pairs_of(numbers: Mapping[str, float]) -> list[list[_Pair]]:
+    """The pairs of parts of each row of an update (see `gram_checksums`)."""
     rows = [[numbers.get(f"gram{i * PARTS + k}", 0.0) for k in range(PARTS)] for i in range(ROWS)]
-    return [[part for part in row if part] for row in rows if any(row)]
+    return [
+        [(k, row[k], m, row[m]) for k, m in combinations(range(PARTS), 2)]
+        for row in rows
+        if all(row)
+    ]

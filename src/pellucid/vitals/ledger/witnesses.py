@@ -105,7 +105,12 @@ def gradient_numbers(parameter: nn.Parameter, size: int) -> Tensor | None:
 
 
 def age_of(optimiser: Optimizer, parameter: nn.Parameter) -> int | None:
-    """The steps that an optimiser remembers of a parameter; None if that is not on the host."""
+    """The steps that an optimiser remembers of a parameter; None if that is not on the host.
+
+    None without a gradient too: then the optimiser has not counted this step.
+    """
+    if parameter.grad is None:
+        return None
     state = cast("dict[str, Any]", optimiser.state.get(parameter) or {})
     steps: Any = state.get("step")
     if isinstance(steps, Tensor) and steps.device.type != "cpu":

@@ -52,8 +52,8 @@ class FirstBatch:
         self.labels: Tensor | None = None
         #: the losses in the model's outputs since the last update
         self.losses: deque[Tensor] = deque(maxlen=MAX_LOSSES)
-        #: whether losses in the model's outputs are kept
-        self.reads_losses = True
+        #: whether losses in outputs are kept, and whether any outputs came since the last update
+        self.reads_losses, self.has_run = True, False
         #: whether the losses of an update's parts add up to its loss, instead of being means
         self.adds_up = False
         #: why no call could be kept so far; empty before the first call
@@ -189,7 +189,7 @@ class FirstBatch:
         """Forget the latest batch and its losses: the next update may show none."""
         self.losses.clear()
         self._ids = self._ids_mask = self._ids_labels = None
-        self._answers = (None, None)
+        self._answers, self.has_run = (None, None), False
 
     def _on_call(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if is_learning(module):
@@ -223,8 +223,7 @@ class FirstBatch:
             return
         batch = tensors[0].shape[0]
         length = tensors[0].shape[1] if tensors[0].ndim > 1 and is_plain(tensors[0]) else 1
-        rows = min(batch, _ROWS, max(1, _TOKENS // max(1, length)))
-        self._rows = rows
+        rows = self._rows = min(batch, _ROWS, max(1, _TOKENS // max(1, length)))
         try:
             self._call = Call(args, kwargs).rows(batch, rows)
         except Uncuttable as error:
@@ -242,6 +241,7 @@ class FirstBatch:
         """Take what a training call gives, in one hook, as each costs time."""
         if not is_learning(module):
             return
+        self.has_run = True
         if self.reads_losses:
             hooks.guard("the model's own loss", self._take_loss, output)
         if self._awaits_logits:

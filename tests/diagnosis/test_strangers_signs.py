@@ -1,0 +1,119 @@
+"""Signs that were wrong, or missing, in loops that strangers wrote."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pellucid.diagnosis import History, Reading, diagnose
+from pellucid.vitals import Mark, MarkName
+from support.courses import GUESSING, curve, healthy
+
+SOUND: dict[MarkName, Mark] = {
+    "follows": Mark(n_seen=7, n_seeable=7, first=1, values=[1.0] * 7),
+    "same_rows": Mark(n_seeable=40),
+}
+CAUSAL = {"call.future": (Reading(1, 0.0, ""),), "targets.unmoved": (Reading(1, 0.0, ""),)}
+SOLVED = curve(GUESSING, 0.01, 200, quick=5.0)
+
+
+def once(**values: float) -> dict[str, Any]:
+    return {id.replace("_", ".", 1): (Reading(1, value, ""),) for id, value in values.items()}
+
+
+def named(**changes: Any) -> list[tuple[str, str]]:
+    signs = healthy().signs | changes.pop("signs", {})
+    facts = replace(healthy().facts, **changes.pop("facts", {}))
+    findings = diagnose(replace(healthy(), signs=signs, facts=facts, **changes))
+    return [(finding.code, finding.severity) for finding in findings]
+
+
+def codes(**changes: Any) -> list[str]:
+    return [code for code, severity in named(**changes) if severity != "note"]
+
+
+def test_a_schedule_at_0_from_the_first_update_on_never_steps() -> None:
+    rates = tuple((step, 0.0) for step in range(1, 201))
+    still = curve(GUESSING, GUESSING, 200)
+    assert codes(rates=rates, losses=still, facts={"initial_rate": 1e-3})[:1] == ["UPD005"]
+    assert codes(rates=rates, losses=still)[:1] == ["OPT013"]
+
+
+def test_gradients_that_pile_up_are_the_cause_of_a_loss_that_is_none() -> None:
+    left: dict[MarkName, Mark] = {"left": Mark(n_seen=60, n_seeable=60, first=2, values=[3.0] * 60)}
+    losses = (*curve(GUESSING, 30.0, 60), *((step, float("nan")) for step in range(61, 100)))
+    stopped = (61, "loss", "")
+    assert codes(losses=losses, stopped=stopped, marks=left)[:1] == ["OPT014"]
+
+
+def test_two_readings_of_shrunken_weights_are_enough_for_a_heavy_decay() -> None:
+    facts = {"weight_decay": 15.0, "decays": "matrices"}
+    sizes = {"weights.size": tuple(Reading(s, v, "") for s, v in ((1, 1.0), (64, 0.2), (112, 0.2)))}
+    assert codes(facts=facts, signs=sizes) == ["OPT010"]
+    kept = {"weights.size": tuple(Reading(s, v, "") for s, v in ((1, 1.0), (64, 0.9), (112, 0.9)))}
+    assert codes(facts=facts, signs=kept) == []
+
+
+def test_narrow_heads_of_trained_weights_are_no_fault_of_their_start() -> None:
+    heads = once(attention_entropy=0.6, attention_max_logit=9.0)
+    without_size = {id: sign for id, sign in healthy().signs.items() if id != "weights.size"}
+    new = replace(healthy(), signs=without_size | heads)
+    assert [finding.code for finding in diagnose(new)][:1] == ["INI004"]
+    trained = replace(new, losses=curve(GUESSING - 2, 2.0, 200))
+    assert "INI004" not in [finding.code for finding in diagnose(trained)]
+
+
+@pytest.mark.parametrize(
+    ("single", "weight", "expected"),
+    [(1.0, 0.55, ["LOS010"]), (0.01, 0.33, []), (1.0, 1.0, [])],
+)
+def test_a_loss_below_log_p_counts_ignored_places_only_if_its_gradient_does(
+    single: float, weight: float, expected: list[str]
+) -> None:
+    signs = once(targets_single=single, targets_weight=weight, loss_probe=GUESSING / 0.55)
+    assert [code for code in codes(signs=signs) if code == "LOS010"] == expected
+
+
+def test_another_term_beside_a_sound_gradient_is_a_note() -> None:
+    signs = once(loss_probe=GUESSING / 1.3)
+    assert ("LOS013", "note") not in named(signs=signs)
+    assert ("LOS013", "note") in named(signs=signs | once(targets_weight=1.0))
+
+
+def test_a_rule_that_is_learnt_at_once_is_a_note_if_the_call_leaks_nothing() -> None:
+    facts = replace(healthy().facts, bigram=2.4, unigram=3.2)
+    signs = {id: sign for id, sign in healthy().signs.items() if id != "loss.probe"}
+    fast = replace(healthy(), losses=SOLVED, facts=facts, signs=signs)
+    (leak,) = (finding for finding in diagnose(fast) if finding.code == "DAT011")
+    assert leak.severity == "fault"
+    sound = replace(fast, signs=signs | CAUSAL, marks=SOUND)
+    (rule,) = (finding for finding in diagnose(sound) if finding.code == "DAT011")
+    assert rule.severity == "note"
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.8, ["DAT002"]), (1.0, [])])
+def test_one_text_that_fills_the_data_is_named_and_one_batch_is_not(
+    share: float, expected: list[str]
+) -> None:
+    mark = Mark(n_seen=30, n_seeable=40, first=9, values=[share] * 30)
+    assert codes(marks={"one_row": mark}) == expected
+
+
+def history_of_rows(times: list[float], losses: Any) -> History:
+    known = Mark(
+        n_seen=40, n_seeable=40, first=2, values=times, steps=list(range(1, len(times) + 1))
+    )
+    marks = SOUND | {"known_rows": known}
+    return replace(healthy(), losses=losses, marks=marks, signs=healthy().signs | CAUSAL)
+
+
+def test_rows_that_are_known_by_heart_need_few_sightings() -> None:
+    times = [4.0] * 40
+    (finding,) = (
+        finding for finding in diagnose(history_of_rows(times, SOLVED)) if finding.code == "DAT021"
+    )
+    assert "by heart" in finding.text()
+    unsolved = diagnose(history_of_rows(times, healthy().losses))
+    assert [finding.code for finding in unsolved] == []

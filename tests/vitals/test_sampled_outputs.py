@@ -1,0 +1,35 @@
+"""Gradients of outputs are measured at some places, which stand for all."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from pellucid.training import Guard
+from pellucid.vitals.ledger.events import Events, _places_and_stride
+
+
+@pytest.mark.parametrize("time", [44, 48, 64, 100, 7, 1])
+def test_sampled_places_are_of_all_columns(time: int) -> None:
+    places, stride = _places_and_stride(torch.zeros(16, time, 5))
+    assert len(places) == 16 * time
+    assert math.gcd(stride, time) == 1
+    columns = {place % time for place in range(0, len(places), stride)}
+    assert len(columns) >= min(time, 32)
+
+
+def test_the_sum_over_padded_rows_is_that_of_the_places_that_are_paid_for() -> None:
+    draws = torch.Generator().manual_seed(0)
+    logits = torch.randn(16, 44, 30, generator=draws, requires_grad=True)
+    labels = torch.randint(30, (16, 44), generator=draws)
+    lengths = torch.randint(12, 20, (16, 1), generator=draws)
+    labels[torch.arange(44) >= lengths] = -100
+    loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
+    (gradient,) = torch.autograd.grad(loss, logits)
+    events = Events(lambda: None, Guard())
+    events.records = events.measures_outputs = True
+    events._measure_outputs(None, None, None, gradient)
+    (total,) = events.outputs
+    assert float(total) == pytest.approx(float(gradient.abs().sum()), rel=0.05)
