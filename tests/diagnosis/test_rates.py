@@ -181,3 +181,11 @@ def test_small_updates_at_the_foot_of_a_schedule_do_not_speak_of_its_peak(
     )
     history = but(signs={"update.ratio": readings}, losses=losses, rates=rates)()
     assert (too_low(HistoryView(history)) is not None) == is_low
+
+
+def test_small_first_steps_say_nothing_of_the_rate() -> None:
+    low = limit("OPT007", "update") / 10
+    for step, is_low in ((1, False), (40, True)):
+        signs = {"update.ratio": (Reading(step, low, "calm"),)}
+        candidate = too_low(HistoryView(but(signs=signs, losses=curve(GUESSING, 4.5))()))
+        assert (candidate is not None) == is_low

@@ -12,6 +12,8 @@ from pellucid.diagnosis.finding import limit
 
 #: So many values that run away are enough, also while the loss comes down.
 _ENOUGH = 2
+#: Steps before this update may be small on purpose.
+_FIRST_UPDATES = 10
 
 
 def too_high(view: HistoryView) -> Candidate | None:
@@ -121,6 +123,8 @@ def _usual_near_full_rate(view: HistoryView, start: int) -> float | None:
 
     The foot of a cosine says nothing of its peak: of a schedule with restarts, half of the looks
     fall on rates that are meant to be small. The ledger's steps are set against the median rate.
+    First steps may be small on purpose, as in RAdam, which has too few gradients yet (Liu et al.
+    2020, 1908.03265): without later readings, nothing is known.
 
     Args:
         view: The history.
@@ -131,15 +135,19 @@ def _usual_near_full_rate(view: HistoryView, start: int) -> float | None:
     near = [
         reading.value
         for reading in view.readings("update.ratio")
-        if reading.step >= start and rates.get(reading.step, highest) >= highest / 2
+        if reading.step >= max(start, _FIRST_UPDATES)
+        and rates.get(reading.step, highest) >= highest / 2
     ]
     if near:
         return statistics.median(near)
     past = [rate for step, rate in rates.items() if step >= start]
     usual_rate = statistics.median(past) if past else highest
     share = usual_rate / highest if highest else 1.0
-    stride = usual_stride(view)
-    return stride / share if stride and share else None
+    mark = view.history.marks.get("stride")
+    points = zip(mark.steps, mark.values, strict=False) if mark else ()
+    strides = [value for step, value in points if step >= _FIRST_UPDATES]
+    is_known = share > 0 and len(strides) >= limit("OPT005", "strides")
+    return statistics.median(strides) / share if is_known else None
 
 
 def sudden_rise(view: HistoryView) -> Candidate | None:

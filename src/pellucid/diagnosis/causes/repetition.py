@@ -11,6 +11,13 @@ from pellucid.diagnosis.finding import limit
 from pellucid.diagnosis.logs.statistics import bend
 from pellucid.vitals import Mark
 
+#: Optimisers that compare gradients of two steps, so that both have to be of the same rows.
+_OF_FULL_BATCHES = ("LBFGS", "Rprop")
+
+
+def _may_repeat(view: HistoryView) -> bool:
+    return view.facts.optimiser not in _OF_FULL_BATCHES
+
 
 def same_batch(view: HistoryView) -> Candidate | None:
     """A batch whose rows are those of the batch before, update after update.
@@ -23,7 +30,8 @@ def same_batch(view: HistoryView) -> Candidate | None:
     key = "DAT001/seen" if all(mark.values) else "DAT001/few"
     # drawn answers are learnt from in several passes (PPO), until others are drawn
     is_drawn_anew = view.facts.on_rewards and mark.share < 1
-    return suspect_mark(key, mark, severity="note" if is_drawn_anew else None)
+    is_meant = is_drawn_anew or not _may_repeat(view)
+    return suspect_mark(key, mark, severity="note" if is_meant else None)
 
 
 def one_batch_by_its_loss(view: HistoryView) -> Candidate | None:
@@ -36,6 +44,8 @@ def one_batch_by_its_loss(view: HistoryView) -> Candidate | None:
     while start > 1 and losses[start - 1] < losses[start - 2]:
         start -= 1
     n = len(losses) - start
+    if not _may_repeat(view):
+        return None
     before, after = losses[max(0, start - least) : start], losses[start:]
     if n < least or len(before) < least:
         return None
@@ -72,7 +82,8 @@ def few_rows(view: HistoryView) -> Candidate | None:
     times = repetitions * max(1.0, mark.steps[-1] / mark.n_seeable)
     if times < limit("DAT021", "times") or repetitions < limit("DAT021", "seen"):
         return None
-    severity = None if view.fresh else "note"
+    is_meant = not view.fresh or not _may_repeat(view)
+    severity = "note" if is_meant else None
     return suspect("DAT021", times=times, step=mark.first, severity=severity)
 
 
@@ -115,6 +126,11 @@ CAUSES: tuple[Cause, ...] = (
     few_rows,
     few_pairs,
     Comparison(
-        "DAT001/history", "batch.repeats", (">=", 2), n=1, further={"loss": lambda view: view.end}
+        "DAT001/history",
+        "batch.repeats",
+        (">=", 2),
+        n=1,
+        further={"loss": lambda view: view.end},
+        condition=_may_repeat,
     ),
 )

@@ -11,6 +11,7 @@ from torch.optim import Optimizer
 
 from pellucid.training import Guard
 from pellucid.vitals.async_metrics import AsyncMetrics, Column
+from pellucid.vitals.call.kinship import measure_masked
 from pellucid.vitals.ledger.answer_places import share_misplaced
 from pellucid.vitals.ledger.batch_rows import masked_places
 from pellucid.vitals.ledger.events import Batches, Events
@@ -76,6 +77,8 @@ class Ledger:
         self._hooked, self._hooked_place = slice(0, 0), 0
         self._rate_before: float | None = None
         self._has_gradient = False
+        #: the backward passes before the update's first step: optimisers may step in turn
+        self._arrivals = 0
 
     @property
     def marks(self) -> dict[MarkName, Mark]:
@@ -115,6 +118,7 @@ class Ledger:
         if self._page is None:
             return
         self._rate_before, self._has_gradient = self._rate(), False
+        self._arrivals = self.events.arrivals
         self._fresh = self.events.fresh  # a closure brings more within its step
         if self._witnesses is not None:
             row = self._page.before[len(self._rows)]
@@ -180,10 +184,8 @@ class Ledger:
             metrics.record("targets.class_smoothing", class_smoothing(*self.events.lines))
             self.events.lines = None
         if self.events.kin:
-            # 1, which is calm, where no batch had masks
-            kin, equal = torch.stack(self.events.kin).nanmean(0).nan_to_num(nan=1.0).unbind()
-            metrics.record("targets.kin", kin)
-            metrics.record("targets.equal", equal)
+            for id, value in measure_masked(self.events.kin).items():
+                metrics.record(id, value)
             self.events.kin = []
         if self.events.answers is not None:
             metrics.record("targets.misplaced", share_misplaced(self.events.answers))
@@ -251,7 +253,7 @@ class Ledger:
             step=step,
             rate=self._rate_before,
             age=age_of(witnesses.optimisers[0], witnesses.parameters[0]),
-            arrivals=events.arrivals,
+            arrivals=self._arrivals or events.arrivals,
             n_rates=len(events.rates),
             is_resting=None if not events.calls else events.training_calls == 0,
             has_gradient=self._has_gradient,
@@ -267,7 +269,7 @@ class Ledger:
                 page.old[place] = old
         if events.total is not None:
             page.total[place] = events.total
-        if events.outputs:
+        if events.outputs and self._arrivals in (0, events.arrivals):
             page.outputs[place] = torch.stack(events.outputs).sum()
         if events.pulls:
             page.pulls[place] = torch.stack(events.pulls).mean(0)
