@@ -39,15 +39,24 @@ def test_an_optimiser_without_squares_has_no_step_of_this_kind() -> None:
     assert remembered_step(torch.optim.SGD([nn.Parameter(torch.zeros(4, 4))], lr=1.0)) is None
 
 
-def _codes(step: float, end: float) -> list[str]:
+def _codes(step: float, end: float, late: float | None = 1.0) -> list[str]:
     facts = Facts(betas=(0.9, 0.95), remembered_step=step, unigram=3.3, vocab_size=256)
     losses = tuple((i, max(end, 5.5 - 0.1 * i)) for i in range(1, 151))
-    found = diagnose(History(name="run", losses=losses, facts=facts))
+    norms = tuple((i, 1.0 if i < 50 else late) for i in range(1, 151, 10)) if late else ()
+    found = diagnose(History(name="run", losses=losses, grad_norms=norms, facts=facts))
     return [finding.code for finding in found if finding.severity not in ("note", "calm")]
 
 
 def test_a_plateau_with_a_swollen_memory_is_no_fault_of_the_data() -> None:
     assert _codes(1e-3, 3.3)[:1] == ["OPT008"]
+
+
+def test_gradients_that_vanished_are_no_fault_of_the_memory() -> None:
+    assert "OPT008" not in _codes(1e-3, 3.3, late=1e-3)
+
+
+def test_a_memory_is_a_note_if_gradients_were_hardly_seen() -> None:
+    assert "OPT008" not in _codes(1e-3, 3.3, late=None)
 
 
 def test_steps_of_chance_leave_a_plateau_to_the_data() -> None:

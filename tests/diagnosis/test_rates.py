@@ -203,3 +203,11 @@ def test_steps_of_a_warm_up_count_as_much_larger_as_the_rate_becomes(
     history = but(losses=curve(GUESSING, 4.5), signs={"update.ratio": ()})()
     history = replace(history, rates=rates, marks={"stride": strides})
     assert (too_low(HistoryView(history)) is not None) == is_named
+
+
+def test_small_first_steps_say_nothing_of_the_rate() -> None:
+    low = limit("OPT007", "update") / 10
+    for step, is_low in ((1, False), (40, True)):
+        signs = {"update.ratio": (Reading(step, low, "calm"),)}
+        candidate = too_low(HistoryView(but(signs=signs, losses=curve(GUESSING, 4.5))()))
+        assert (candidate is not None) == is_low

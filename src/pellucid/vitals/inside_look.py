@@ -20,6 +20,7 @@ from pellucid.vitals.schedule import KINDS, Kind
 from pellucid.vitals.taps.first_batch import FirstBatch
 from pellucid.vitals.taps.gradients import Gradients
 from pellucid.vitals.taps.hooks import Hooks
+from pellucid.vitals.unheld import UnheldWeights
 from pellucid.vitals.update_sizes import Updates
 from pellucid.vitals.watch_report import WatchReport
 
@@ -80,6 +81,9 @@ class InsideLook(WatchReport):
         if self._reads_whole and self._anatomy.is_sharded:
             self._anatomy = replace(self._anatomy, read=whole_tensor)
         self._parts = self.guard("the parts of the model", part_ids, self._anatomy.model)
+        if self._unheld is None and not self._anatomy.is_sharded:
+            weights = self._anatomy.parameters
+            self._unheld = self.guard("unheld weights", UnheldWeights, weights, self._optimisers)
         self._updates = Updates(self._anatomy, self._optimisers)
         self._gradients = Gradients(self._anatomy, self._optimisers)
         self._predicted: Predicted | None = None

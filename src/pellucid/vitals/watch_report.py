@@ -22,6 +22,7 @@ from pellucid.vitals.ranks.ranks import RankReport, Ranks
 from pellucid.vitals.schedule import LookSchedule
 from pellucid.vitals.signs import Row, Sign, format_row, rows
 from pellucid.vitals.taps.first_batch import FirstBatch
+from pellucid.vitals.unheld import UnheldWeights
 from pellucid.vitals.update_sizes import Updates
 from pellucid.vitals.verdicts import VerdictTracker
 
@@ -59,6 +60,7 @@ class WatchState(NamedTuple):
         calls: The calls of the model since the last update, and the most before one.
         ranks: What the comparison with other processes has shown; None if there are none.
         prompt_answers: The first rows whose labels leave out a prompt; None without hooks.
+        moved_by_others: Names of trained weights that no watched optimiser holds, and that moved.
     """
 
     judge: VerdictTracker
@@ -70,6 +72,7 @@ class WatchState(NamedTuple):
     calls: tuple[int, int]
     ranks: RankReport | None = None
     prompt_answers: PromptAnswers | None = None
+    moved_by_others: tuple[str, ...] = ()
 
 
 class WatchReport:
@@ -87,6 +90,8 @@ class WatchReport:
     _ledger: Ledger
     _losses: Losses
     _updates: Updates
+    #: the weights that no optimiser holds, as they were at first
+    _unheld: UnheldWeights | None = None
     first_call: FirstCallProbe
     _first_batch: FirstBatch | None
     _probe_runner: ProbeRunner | None
@@ -118,6 +123,8 @@ class WatchReport:
         marks: Mapping[MarkName, Mark] = ledger.marks
         marks = marks if ranks is None else {**marks, **ranks.marks}
         report = None if ranks is None else ranks.report
+        unheld = self._unheld
+        moved_names = None if unheld is None else self.guard("unheld weights", unheld.moved)
         return WatchState(
             self._judge,
             self._anatomy,
@@ -128,6 +135,7 @@ class WatchReport:
             calls,
             ranks=report,
             prompt_answers=None if self._first_batch is None else self._first_batch.prompt_answers,
+            moved_by_others=moved_names or (),
         )
 
     @property

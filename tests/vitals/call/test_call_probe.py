@@ -261,6 +261,27 @@ def both_sides() -> Reader:
     return Reader(causal=False)
 
 
+class OneOfTwoTexts(nn.Module):
+    """A class of each row, of the tokens that a mask leaves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.tokens, self.head = nn.Embedding(VOCAB, 16), nn.Linear(16, 3)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Logits of each row."""
+        is_token = attention_mask[..., None]
+        return self.head((self.tokens(input_ids) * is_token).sum(1) / is_token.sum(1))
+
+
+def of_first_text(model: nn.Module, step: int) -> Tensor:
+    """The second text of each row is hidden: another call reads it."""
+    ids = rows(step)
+    is_first = (torch.arange(ids.shape[1]) < 5).expand_as(ids).long()
+    return cross_entropy(model(input_ids=ids, attention_mask=is_first), ids[:, 1] % 3)
+
+
 FAULTS: dict[str, tuple[Callable[[], nn.Module], Callable[..., Tensor], str]] = {
     "no causal mask": (both_sides, next_tokens, "ATT001"),
     "rows that mix": (Reader, lambda m, s: next_tokens(m, s, leak=0.5), "ATT002"),
@@ -325,6 +346,7 @@ ODD: dict[str, tuple[Callable[[], nn.Module], Callable[..., Tensor]]] = {
     "corrections": (both_sides, corrected),
     "noise in the inputs": (Reader, denoised),
     "sums of two digits": (both_sides, sums),
+    "the first of two texts, the second hidden": (OneOfTwoTexts, of_first_text),
     "classes of rows": (lambda: Reader(causal=False, classes=3, pooled=True), classes),
     "one number for each row": (
         lambda: Reader(causal=False, classes=1, pooled=True),

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from pellucid.batches import IGNORED
-from pellucid.vitals.call.kinship import kinship, kinship_of_masked
+from pellucid.diagnosis.finding import limit
+from pellucid.vitals.call.kinship import kinship, kinship_of_masked, measure_masked
 
 ROWS, TIME, VOCAB, MASK, PAD = 32, 64, 500, 1, 0
 
@@ -53,6 +54,54 @@ def test_classes_and_unmasked_labels_have_no_kinship() -> None:
     plain = kinship_of_masked(ids, ids.masked_fill(ids == PAD, IGNORED), None)
     assert plain is not None
     assert math.isnan(float(plain[0]))
+
+
+def zipf_rows(seed: int) -> Tensor:
+    """Texts that say half of their words again, out of a vocabulary without order."""
+    draws = torch.Generator().manual_seed(seed)
+    kinds = torch.randperm(2000, generator=draws)[:400]
+    return kinds[torch.randint(400, (16, 40), generator=draws)]
+
+
+def errors_of_masked(batches: list[tuple[Tensor, Tensor]]) -> float:
+    numbers = [kinship_of_masked(ids, labels, None) for ids, labels in batches]
+    return float(measure_masked([n for n in numbers if n is not None])["targets.moved"])
+
+
+@pytest.mark.parametrize("offset", [-1, 0, 1])
+def test_an_offset_of_masked_labels_shows_in_the_text_around_them(offset: int) -> None:
+    rows = zipf_rows(7)
+    is_masked = torch.rand(rows.shape, generator=torch.Generator().manual_seed(8)) < 0.15
+    targets = torch.where(is_masked, rows + offset, IGNORED)
+    errors = errors_of_masked([(rows.masked_fill(is_masked, 1), targets)])
+    assert errors > limit("DAT030", "errors") if offset else errors < 0
+
+
+def test_words_that_are_all_masked_show_no_offset() -> None:
+    rows = zipf_rows(9)
+    is_masked = torch.isin(rows, rows[:, :3].flatten())
+    targets = torch.where(is_masked, rows, IGNORED)
+    assert (
+        errors_of_masked([(rows.masked_fill(is_masked, 1), targets)])
+        < limit("DAT030", "errors") / 2
+    )
+
+
+@pytest.mark.parametrize("offset", [0, 1])
+def test_a_page_of_small_batches_shows_what_one_of_them_does_not(offset: int) -> None:
+    texts = [10 + zipf_rows(seed)[:3] for seed in range(8, 24)]
+    batches = [masked(ids, ids + offset) for ids in texts]
+    assert errors_of_masked(batches[:1]) < limit("DAT030", "errors")
+    assert (errors_of_masked(batches) > limit("DAT030", "errors")) == bool(offset)
+
+
+def test_words_in_the_order_of_their_frequency_that_are_all_masked_show_no_offset() -> None:
+    batches = list[tuple[Tensor, Tensor]]()
+    for seed in range(8, 40):
+        ids = text(seed)
+        is_masked = torch.isin(ids, ids[:, :2].flatten()) & (ids != PAD)
+        batches.append((ids.masked_fill(is_masked, MASK), ids.masked_fill(~is_masked, IGNORED)))
+    assert errors_of_masked(batches) < limit("DAT030", "errors") / 2
 
 
 def test_two_texts_of_one_kind_are_kin_and_two_vocabularies_are_not() -> None:

@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 from pellucid.batches import IGNORED
 from pellucid.diagnosis.finding import limit
 from pellucid.vitals.call import token_order
-from pellucid.vitals.call.alignment import moved_ids, renamed
+from pellucid.vitals.call.alignment import renamed
 from pellucid.vitals.call.place_weights import easiness, power_of_p
 from pellucid.vitals.call.token_order import (
     interleaving,
@@ -124,29 +124,6 @@ def test_targets_are_renamed_if_each_token_has_one_other_id(
     targets[:, -1] = IGNORED
     share = renamed(rows, targets)
     assert share == value if value else share < limit("DAT030", "share")
-
-
-def zipf_rows(seed: int) -> Tensor:
-    """Texts that say half of their words again, out of a vocabulary without order."""
-    draws = torch.Generator().manual_seed(seed)
-    kinds = torch.randperm(2000, generator=draws)[:400]
-    return kinds[torch.randint(400, (16, 40), generator=draws)]
-
-
-@pytest.mark.parametrize("offset", [-1, 0, 1])
-def test_an_offset_of_masked_labels_shows_in_the_text_around_them(offset: int) -> None:
-    rows = zipf_rows(7)
-    is_masked = torch.rand(rows.shape, generator=torch.Generator().manual_seed(8)) < 0.15
-    targets = torch.where(is_masked, rows + offset, IGNORED)
-    errors = moved_ids(rows.masked_fill(is_masked, 1), targets)
-    assert errors > limit("DAT030", "errors") if offset else errors < 0
-
-
-def test_words_that_are_all_masked_show_no_offset() -> None:
-    rows = zipf_rows(9)
-    is_masked = torch.isin(rows, rows[:, :3].flatten())
-    targets = torch.where(is_masked, rows, IGNORED)
-    assert moved_ids(rows.masked_fill(is_masked, 1), targets) < limit("DAT030", "errors") / 2
 
 
 def test_batches_of_one_vocabulary_are_kin_and_those_of_several_are_not() -> None:

@@ -25,7 +25,7 @@ def only_frequencies(view: HistoryView) -> Candidate | None:
     if not view.facts.betas or not _is_early(view, unigram):
         return None  # a slow training stays there for long, and then leaves it
     update = view.last("update.ratio")
-    if update is not None and update < limit("DAT009", "update"):
+    if view.steps_vanish or (update is not None and update < limit("DAT009", "update")):
         return None  # so small steps lead nowhere
     tied = view.first("targets.tied")
     if tied is not None and tied > limit("DAT009", "tied"):

@@ -242,6 +242,22 @@ class HistoryView:
         return None if betas is None else 1 / (1 - betas[1]) if betas[1] < 1 else math.inf
 
     @property
+    def chance_step(self) -> float | None:
+        """The size of Adam's steps, in rates, for gradients without anything in common."""
+        betas = self.facts.betas
+        if betas is None or not 0 < betas[0] < 1:
+            return None
+        return ((1 - betas[0]) / (1 + betas[0])) ** 0.5
+
+    @property
+    def steps_vanish(self) -> bool:
+        """Whether the last steps of Adam were far below those of chance."""
+        step, chance = self.facts.remembered_step, self.chance_step
+        if step is None or chance is None:
+            return False
+        return step <= limit("OPT008", "swollen") * chance
+
+    @property
     def has_full_steps(self) -> bool | None:
         """Whether Adam's first step had the size of the rate; None if unknown."""
         first = self.first("update.effective_step")

@@ -117,20 +117,23 @@ def cut_off_blocks(view: HistoryView) -> Candidate | None:
 def mostly_frozen(view: HistoryView) -> Candidate | None:
     """All blocks of a model with new weights are frozen; or a part, and it learns little.
 
-    Blocks that were frozen as they were drawn tell of themselves, whatever the loss is of.
+    Blocks that were frozen as they were drawn tell of themselves. A head that reads classes or
+    numbers off a frozen body is a probe, which may be meant; a new model of tokens is none.
     """
-    untrained = view.facts.untrained or 0.0
-    if untrained >= limit("GRD003", "share") and view.updates >= limit("GRD003", "updates"):
-        return suspect("GRD003/untrained", share=untrained, step=0, severity="warn")
-    frozen, is_new = view.facts.frozen, view.fresh and None not in (view.start, view.guessing)
+    untrained, size = view.facts.untrained or 0.0, view.facts.vocab_size
+    is_of_tokens = size is not None and size > limit("GRD003", "classes")
     is_long = view.updates >= limit("GRD003", "updates")
+    severity = "warn" if is_of_tokens else "note"
+    if untrained >= limit("GRD003", "share") and is_long:
+        return suspect("GRD003/untrained", share=untrained, step=0, severity=severity)
+    frozen, is_new = view.facts.frozen, view.fresh and None not in (view.start, view.guessing)
     if frozen is None or frozen < limit("GRD003", "share") or not is_new or not is_long:
         return None
     if view.facts.frozen_body:
-        return suspect("GRD003/body", share=frozen, step=0, severity="warn")
-    if (view.learnt or 0.0) > limit("GRD003", "learnt"):
+        return suspect("GRD003/body", share=frozen, step=0, severity=severity)
+    if view.facts.adapted or (view.learnt or 0.0) > limit("GRD003", "learnt"):
         return None
-    return suspect("GRD003/watch", share=frozen, learnt=view.learnt, step=0, severity="warn")
+    return suspect("GRD003/watch", share=frozen, learnt=view.learnt, step=0, severity=severity)
 
 
 def never_cleared(view: HistoryView) -> Candidate | None:

@@ -12,6 +12,8 @@ from pellucid.diagnosis.finding import limit
 
 #: So many values that run away are enough, also while the loss comes down.
 _ENOUGH = 2
+#: Steps before this update may be small on purpose.
+_FIRST_UPDATES = 10
 
 
 def too_high(view: HistoryView) -> Candidate | None:
@@ -121,7 +123,8 @@ def _usual_near_full_rate(view: HistoryView, start: int) -> float | None:
 
     The foot of a cosine says nothing of its peak: of a schedule with restarts, half of the looks
     fall on rates that are meant to be small. If no look fell near the peak, each step that the
-    ledger saw is set against the rate of its own update.
+    ledger saw is set against the rate of its own update. First steps may be small on purpose, as
+    RAdam's, which has too few gradients yet (Liu et al. 2020, 1908.03265).
 
     Args:
         view: The history.
@@ -132,16 +135,19 @@ def _usual_near_full_rate(view: HistoryView, start: int) -> float | None:
     near = [
         reading.value
         for reading in view.readings("update.ratio")
-        if reading.step >= start and rates.get(reading.step, highest) >= highest / 2
+        if reading.step >= max(start, _FIRST_UPDATES)
+        and rates.get(reading.step, highest) >= highest / 2
     ]
     if near:
         return statistics.median(near)
     mark = view.history.marks.get("stride")
-    if not usual_stride(view) or mark is None:
-        return None
-    strides = zip(mark.steps, mark.values, strict=True)
-    scaled = [stride * highest / rates[step] for step, stride in strides if rates.get(step)]
-    return statistics.median(scaled) if scaled else None
+    strides = zip(mark.steps, mark.values, strict=False) if mark else ()
+    scaled = [
+        stride * highest / rates[step]
+        for step, stride in strides
+        if step >= _FIRST_UPDATES and rates.get(step)
+    ]
+    return statistics.median(scaled) if len(scaled) >= limit("OPT005", "strides") else None
 
 
 def sudden_rise(view: HistoryView) -> Candidate | None:

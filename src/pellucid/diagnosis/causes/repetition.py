@@ -11,6 +11,13 @@ from pellucid.diagnosis.finding import limit
 from pellucid.diagnosis.logs.statistics import bend
 from pellucid.vitals import Mark
 
+#: Optimisers that compare gradients of two steps, so that both have to be of the same rows.
+_OF_FULL_BATCHES = ("LBFGS", "Rprop")
+
+
+def _may_repeat(view: HistoryView) -> bool:
+    return view.facts.optimiser not in _OF_FULL_BATCHES
+
 
 def same_batch(view: HistoryView) -> Candidate | None:
     """A batch whose rows are those of the batch before, update after update.
@@ -23,7 +30,8 @@ def same_batch(view: HistoryView) -> Candidate | None:
     key = "DAT001/seen" if all(mark.values) else "DAT001/few"
     # drawn answers are learnt from in several passes (PPO), until others are drawn
     is_drawn_anew = view.facts.on_rewards and mark.share < 1
-    return suspect_mark(key, mark, severity="note" if is_drawn_anew else None)
+    is_meant = is_drawn_anew or not _may_repeat(view)
+    return suspect_mark(key, mark, severity="note" if is_meant else None)
 
 
 def one_batch_by_its_loss(view: HistoryView) -> Candidate | None:
@@ -36,6 +44,8 @@ def one_batch_by_its_loss(view: HistoryView) -> Candidate | None:
     while start > 1 and losses[start - 1] < losses[start - 2]:
         start -= 1
     n = len(losses) - start
+    if not _may_repeat(view):
+        return None
     before, after = losses[max(0, start - least) : start], losses[start:]
     if n < least or len(before) < least:
         return None
@@ -71,13 +81,14 @@ def few_rows(view: HistoryView) -> Candidate | None:
     # rows came as often in the updates that were not looked at
     times = repetitions * max(1.0, mark.steps[-1] / mark.n_seeable)
     if times >= limit("DAT021", "times") and repetitions >= limit("DAT021", "seen"):
-        severity = None if view.fresh or _knows_by_heart(view) else "note"
+        is_meant = not _may_repeat(view) or not (view.fresh or _knows_by_heart(view))
+        severity = "note" if is_meant else None
         return suspect("DAT021", times=times, step=mark.first, severity=severity)
     # and in those after the last look, as the loss tells
     times = repetitions * view.updates / mark.n_seeable
     if times < limit("DAT021", "times") or repetitions < limit("DAT021", "few"):
         return None
-    if not _knows_by_heart(view):
+    if not (_may_repeat(view) and _knows_by_heart(view)):
         return None
     return suspect(
         "DAT021/heart",
@@ -137,6 +148,11 @@ CAUSES: tuple[Cause, ...] = (
     few_rows,
     few_pairs,
     Comparison(
-        "DAT001/history", "batch.repeats", (">=", 2), n=1, further={"loss": lambda view: view.end}
+        "DAT001/history",
+        "batch.repeats",
+        (">=", 2),
+        n=1,
+        further={"loss": lambda view: view.end},
+        condition=_may_repeat,
     ),
 )

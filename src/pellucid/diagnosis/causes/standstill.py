@@ -16,6 +16,8 @@ from pellucid.diagnosis.logs.statistics import noise
 _ROUNDING = 3e-8
 #: The first losses whose mean is compared with that of the last ones.
 _FIRST = 5
+#: The gradient norms at either end of a training that are compared.
+_FEW_NORMS = 5
 
 
 def motionless_model(view: HistoryView) -> Candidate | None:
@@ -96,17 +98,21 @@ def swollen_memory(view: HistoryView) -> Candidate | None:
     remembered. Where all is learnt, gradients vanish, and that is sound.
     """
     betas, step, end = view.facts.betas, view.facts.remembered_step, view.end
-    unigram = view.facts.unigram
+    unigram, chance = view.facts.unigram, view.chance_step
     if betas is None or step is None or end is None or not view.learns_tokens:
         return None
-    if not 0 < betas[0] < 1 or view.updates < limit("OPT008", "updates"):
+    if chance is None or view.updates < limit("OPT008", "updates"):
         return None
     if tears(view) or heavy_decay(view) is not None:
         return None  # so weights lost what they had, and with it their gradients
-    chance = ((1 - betas[0]) / (1 + betas[0])) ** 0.5
-    if step > limit("OPT008", "swollen") * chance or end < limit("OPT008", "unlearnt"):
+    shrinkage = _shrinkage_of_gradients(view)
+    if shrinkage is not None and shrinkage < limit("OPT008", "vanished") * step / chance:
+        return None  # it remembers gradients of the usual size, and those of now have vanished
+    if not view.steps_vanish or end < limit("OPT008", "unlearnt"):
         return None
+    # gradients that vanish, as of a model that is torn or hardly moves, lead to the same steps
     is_stuck = unigram is not None and end > unigram - limit("DAT009", "above")
+    is_bad = is_stuck or not view.goes_well
     # gradients of weights that fade get small too: then the decay is the likelier cause
     fades = (view.facts.weight_decay or 0.0) > limit("OPT010", "decay")
     return suspect(
@@ -115,8 +121,17 @@ def swollen_memory(view: HistoryView) -> Candidate | None:
         size=step,
         chance=chance,
         beta2=betas[1],
-        severity="fault" if is_stuck or not view.goes_well else "note",
+        severity="fault" if shrinkage is not None and is_bad else "note",
     )
+
+
+def _shrinkage_of_gradients(view: HistoryView) -> float | None:
+    """The size of the last gradients, of the first ones; None if too few were seen."""
+    norms = [value for _, value in view.history.grad_norms if math.isfinite(value)]
+    if len(norms) < 2 * _FEW_NORMS:
+        return None
+    first, last = statistics.median(norms[:_FEW_NORMS]), statistics.median(norms[-_FEW_NORMS:])
+    return last / first if first > 0 else None
 
 
 CAUSES: tuple[Cause, ...] = (motionless_model, swollen_memory)

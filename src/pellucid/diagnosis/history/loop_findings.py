@@ -30,12 +30,17 @@ def examine_loop(
     strange = [parameter for key, parameter in optimised.items() if key not in own_ids]
     shapes = {parameter.shape for parameter in strange}
     replaced = [name for name in names if parameters[name].shape in shapes]
-    names = [name for name in names if not declared.is_frozen(name)]
+    # what another optimiser moves is not left as it was drawn
+    moved_names = set(watched.moved_by_others)
+    names = [name for name in names if not declared.is_frozen(name) and name not in moved_names]
     if watched.optimisers and replaced and not watched.anatomy.is_sharded:
         findings.append(describe("OPT003/watch", n=len(strange), lacks=len(replaced)))
     elif watched.optimisers and names:
         n, total, place = len(names), len(parameters), ", ".join(names[:4])
         findings.append(describe("OPT001/watch", n=n, total=total, place=place))
+    elif moved_names:
+        place = ", ".join(watched.moved_by_others[:4])
+        findings.append(describe("OPT001/others", n=len(moved_names), place=place))
     if not watch.updates and watched.n_losses >= limit("OPT017", "losses"):
         findings.append(describe("OPT017/watch", losses=watched.n_losses))
     calls, most_calls = watched.calls

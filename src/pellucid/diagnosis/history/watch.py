@@ -19,6 +19,7 @@ from pellucid.diagnosis.history.history import Facts, History, Points, Reading
 from pellucid.diagnosis.history.loop_findings import examine_loop
 from pellucid.diagnosis.history.weight_shares import (
     frozen_share,
+    has_adapters,
     is_body_frozen,
     slow_share,
     untrained_share,
@@ -35,7 +36,7 @@ from pellucid.model.facts import (
     attention_facts,
 )
 from pellucid.training import silently
-from pellucid.vitals import Point, Watch, WatchState, baselines, number_in
+from pellucid.vitals import Mark, MarkName, Point, Watch, WatchState, baselines, number_in
 
 #: Fewer labels are too few to estimate the frequencies of tokens.
 _LEAST_LABELS = 128
@@ -45,6 +46,10 @@ _EARLY, _NEAR_A_COIN = 8, 0.1
 _EQUAL_NATS = 0.25
 #: Of both answers of all pairs, half are made less likely.
 _HALF = 0.02
+#: Weights that do not move: another optimiser's rest while the watched ones step.
+_STILLEST = "update.ratio_low"
+#: Marks of all that happens from one update to the next.
+_OF_WHOLE_UPDATES = ("rates", "discarded", "repeated", "bare", "parts", "outputs")
 
 
 def history_of_watch(
@@ -68,7 +73,9 @@ def history_of_watch(
     losses, norms, rates = (_points(s.points) for s in (record.losses, record.norms, record.rates))
     logged = {name: _points(series.points) for name, series in record.logged.items()}
     signs = {
-        id: tuple(Reading(*point) for point in series.points) for id, series in record.signs.items()
+        id: tuple(Reading(*point) for point in series.points)
+        for id, series in record.signs.items()
+        if id != _STILLEST or not watched.moved_by_others
     }
     groups = _groups(optimisers)
     with silently():
@@ -97,9 +104,15 @@ def history_of_watch(
         measures=measures_of(logged),
         findings=(*findings, *(f for f in loop_findings if f.code not in codes)),
         stopped=_not_finite(losses, norms, signs),
-        marks=watched.marks,
+        marks=_marks_of_all(watched),
         ranks=watched.ranks,
     )
+
+
+def _marks_of_all(watched: WatchState) -> Mapping[MarkName, Mark]:
+    """The marks; marks of whole updates only if no other optimiser steps between two of these."""
+    hidden = _OF_WHOLE_UPDATES if watched.moved_by_others else ()
+    return {name: mark for name, mark in watched.marks.items() if name not in hidden}
 
 
 def _is_log_p(signs: Mapping[str, tuple[Reading, ...]], losses: Points) -> bool:
@@ -170,6 +183,7 @@ def _facts(watched: WatchState, optimisers: Sequence[Any], rates: Points) -> Fac
         norm=frame.norm,
         residual=frame.residual,
         dropout=max((m.p for m in model.modules() if isinstance(m, nn.Dropout)), default=None),
+        optimiser=next((type(optimiser).__name__ for optimiser in optimisers), None),
         learning_rate=max((value for _, value in rates), default=None),
         initial_rate=next(_numbers(groups, "initial_lr"), None),
         warmup_steps=_rising(rates),
@@ -189,6 +203,7 @@ def _facts(watched: WatchState, optimisers: Sequence[Any], rates: Points) -> Fac
         frozen_body=is_body_frozen(model),
         has_prompts=None if watched.prompt_answers is None else watched.prompt_answers.has_prompts,
         untrained=untrained_share(model),
+        adapted=has_adapters(model),
         slow=max((slow_share(optimiser) for optimiser in optimisers), default=None),
         remembered_step=min(filter(None, map(remembered_step, optimisers)), default=None),
     )

@@ -10,6 +10,9 @@ from pellucid.diagnosis.finding import limit
 from pellucid.vitals import number_in
 from pellucid.vitals.taps.recorded_call import is_plain
 
+#: Adapters have a smaller share of a block's matrices.
+_ADAPTER = 0.25
+
 
 def frozen_share(model: nn.Module) -> float:
     """The share of a model's weights that are frozen.
@@ -47,7 +50,9 @@ def untrained_share(model: nn.Module) -> float:
 
     Gains of norms and biases begin at exactly 1 or 0. One update moves them, and no later one
     brings all of them back. So a frozen block whose vectors all hold one of these numbers has never
-    been trained. A block without vectors counts as trained.
+    been trained. A block without vectors counts as trained. If all blocks of an encoder are
+    frozen and its decoder learns, or the other way round, they do not count: one line freezes a
+    whole stack, and names it.
     """
     blocks: dict[str, list[nn.Parameter]] = {}
     copies = _copies(model)
@@ -56,12 +61,22 @@ def untrained_share(model: nn.Module) -> float:
         depth = next((i for i, part in enumerate(parts) if part.isdigit()), None)
         if depth is not None and parts[0] not in copies:
             blocks.setdefault(".".join(parts[: depth + 1]), []).append(parameter)
+    stacks: dict[str, dict[str, list[nn.Parameter]]] = {}
+    for name, block in blocks.items():
+        stacks.setdefault(name.rpartition(".")[0], {})[name] = block
+    frozen = {name for name, stack in stacks.items() if all(map(_is_frozen, stack.values()))}
+    if len(frozen) < len(stacks):
+        blocks = {n: b for n, b in blocks.items() if n.rpartition(".")[0] not in frozen}
     n_untrained = sum(_size(block) for block in blocks.values() if _is_as_drawn(block))
     return n_untrained / max(1, sum(map(_size, blocks.values())))
 
 
 def _size(block: list[nn.Parameter]) -> int:
     return sum(parameter.numel() for parameter in block)
+
+
+def _is_frozen(block: list[nn.Parameter]) -> bool:
+    return not any(parameter.requires_grad for parameter in block)
 
 
 def _is_as_drawn(block: list[nn.Parameter]) -> bool:
@@ -85,6 +100,24 @@ def is_body_frozen(model: nn.Module) -> bool:
         if parameter.ndim > 1 and any(part.isdigit() for part in name.split("."))
     ]
     return bool(of_blocks) and not any(parameter.requires_grad for parameter in of_blocks)
+
+
+def has_adapters(model: nn.Module) -> bool:
+    """Whether each block has frozen matrices and a small part that learns, as LoRA's.
+
+    Source:
+        Hu et al. 2021 (2106.09685); Houlsby et al. 2019 (1902.00751): a few percent of a block
+    """
+    blocks: dict[str, list[nn.Parameter]] = {}
+    for name, parameter in model.named_parameters():
+        parts = name.split(".")
+        depth = next((i for i, part in enumerate(parts) if part.isdigit()), None)
+        if depth is not None and parameter.ndim > 1:
+            blocks.setdefault(".".join(parts[: depth + 1]), []).append(parameter)
+    shares = [
+        sum(p.numel() for p in block if p.requires_grad) / _size(block) for block in blocks.values()
+    ]
+    return bool(shares) and all(0 < share < _ADAPTER for share in shares)
 
 
 def slow_share(optimiser: Any) -> float:

@@ -10,7 +10,6 @@ from jaxtyping import Int
 from torch import Tensor
 
 from pellucid.batches import IGNORED
-from pellucid.vitals.call.paid_targets import PaidTargets
 
 #: Offsets of a target from the place that predicts it: before it, at it, after it.
 OFFSETS = range(-2, 5)
@@ -167,50 +166,6 @@ def renamed(inputs: Int[Tensor, "rows time"], targets: Int[Tensor, "rows time"])
     if 2 * int((ids != names).sum()) < len(names):
         return 0.0
     return int(counts[is_best].sum()) / int(totals[totals >= _REPEATED].sum())
-
-
-def of_masked(ids: Tensor | None, paid: PaidTargets | None) -> dict[str, float]:
-    """The signs of the targets of a masked model, of all rows of a batch.
-
-    Args:
-        ids: The ids that the model reads.
-        paid: The targets of the loss.
-    """
-    if ids is None or paid is None or ids.shape != paid.all.shape:
-        return {}
-    return {"targets.moved": moved_ids(ids, paid.all)}
-
-
-def moved_ids(inputs: Int[Tensor, "rows time"], targets: Int[Tensor, "rows time"]) -> float:
-    """How much oftener inputs hold the id beside a label than the label, in standard errors.
-
-    Masked tokens come from the text around them, so that many stand there too. If instead their
-    neighbour in the vocabulary does, and the one on the other side does not, an offset was added.
-
-    Args:
-        inputs: The ids that the model reads.
-        targets: The target of each place, `IGNORED` if it has none.
-
-    Source:
-        McNemar 1947: of two kinds of pairs that differ, a half each by chance
-    """
-    # each id once: all copies of a word may be masked
-    paid = torch.bincount(targets[targets != IGNORED].long()).nonzero()[:, 0]
-    visible = inputs[targets == IGNORED].long()
-    if len(paid) < FEWEST or not len(visible):
-        return 0.0
-    size = int(max(inputs.max(), targets.max())) + 2
-    is_visible = (torch.bincount(visible, minlength=size) > 0).double()
-    own, below, above = (is_visible[(paid + d).clamp_min(0)] for d in (0, -1, 1))
-
-    def errors(first: Tensor, second: Tensor) -> float:
-        difference = first - second
-        return float(difference.sum() / difference.square().sum().clamp_min(1).sqrt())
-
-    return max(
-        min(errors(side, own), errors(side, opposite))
-        for side, opposite in ((below, above), (above, below))
-    )
 
 
 def is_unmasked(inputs: Int[Tensor, "rows time"], targets: Int[Tensor, "rows time"]) -> bool:

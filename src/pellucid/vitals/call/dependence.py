@@ -74,6 +74,24 @@ class Repetition:
         changes = change(before, after)
         return max(float(changes[row, start:].max()) for row, start in enumerate(starts))
 
+    def move_of_all(self, arguments: Arguments, before: Tensor, n_rows: int) -> float:
+        """How far outputs move if all tokens of the first rows change, of their size.
+
+        The call's mask may hide a part of each row on purpose, as one of two texts.
+
+        Args:
+            arguments: Those of the call.
+            before: Its outputs.
+            n_rows: So many rows change.
+        """
+        is_changed = torch.zeros(arguments.inputs.shape[:2], dtype=torch.bool)
+        is_changed[:n_rows] = True
+        variant = with_changes(arguments, arguments.ids, is_changed.to(arguments.inputs.device))
+        after = None if variant is None else self(variant)
+        if after is None or after.shape != before.shape:
+            return 0.0
+        return float(change(before, after)[:n_rows].max())
+
     def randomness(self, arguments: Arguments, before: Tensor) -> float:
         """How far the outputs are from those of the same call before, of their size.
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, searchsorted, stack, where
+from torch import Tensor, cat, searchsorted, stack, where
 
 from pellucid.vitals.call.row_content import find_masks
 
@@ -49,8 +50,10 @@ def kinship(
 
 def kinship_of_masked(
     ids: Int[Tensor, "rows time"], labels: object, mask: object
-) -> Float[Tensor, " 2"] | None:
-    """The kinship of masked tokens and the others, and how often two of the former are equal.
+) -> Float[Tensor, " 10"] | None:
+    """The kinship of masked tokens and the others, how often two of the former are equal, and more.
+
+    The last eight numbers are those of `neighbours_in_text`.
 
     Of labels drawn by lot from V tokens, one pair in V is equal. None without labels of tokens; NaN
     if no one id stands at more than half of the places that are paid for, or if it is a label.
@@ -71,5 +74,59 @@ def kinship_of_masked(
     targets, n_targets = where(is_target, labels, -1).flatten().sort().values, is_target.sum()
     counts = searchsorted(targets, targets, right=True) - searchsorted(targets, targets)
     equal = ((counts - 1) * (targets >= 0)).sum() / (n_targets * (n_targets - 1))
-    values = stack([kinship(ids, labels, is_text, is_target, _FREQUENT), equal])
+    kin = kinship(ids, labels, is_text, is_target, _FREQUENT)
+    values = cat([stack([kin, equal]), neighbours_in_text(ids, targets, is_text)])
     return where(is_usual & ~is_label, values, math.nan)
+
+
+def neighbours_in_text(
+    ids: Int[Tensor, "rows time"], targets: Int[Tensor, " n"], is_text: Bool[Tensor, "rows time"]
+) -> Float[Tensor, " 8"]:
+    """How much oftener the text holds the id beside a target than the ids beside that one.
+
+    Masked tokens come from the text around them, so that many stand there too. If an offset was
+    added to them, their neighbour in the vocabulary does instead, and neither the target itself nor
+    the next neighbour. Frequencies that fall along the vocabulary make no such peak.
+
+    Args:
+        ids: The ids that the model reads.
+        targets: The targets in order; negative ones do not count, and of equal ones the first.
+        is_text: The places that hold tokens of the text.
+
+    Returns:
+        For the neighbour below and then the one above: the sum of the differences to the target
+        and that of their squares, and those to the next neighbour.
+    """
+    text = where(is_text, ids, -1).flatten().sort().values
+    is_new = (targets >= 0) & (targets != targets.roll(1))
+    # all copies of a word may be masked, so each id counts once
+    holds = {
+        d: (searchsorted(text, targets + d, right=True) > searchsorted(text, targets + d)) & is_new
+        for d in range(-2, 3)
+    }
+    differences = [
+        holds[side].double() - holds[other].double() for side in (-1, 1) for other in (0, 2 * side)
+    ]
+    return stack([f(d) for d in differences for f in (Tensor.sum, _sum_of_squares)])
+
+
+def _sum_of_squares(numbers: Tensor) -> Tensor:
+    return numbers.square().sum()
+
+
+def measure_masked(batches: Sequence[Float[Tensor, " 10"]]) -> dict[str, Tensor]:
+    """The signs of masked tokens, of what `kinship_of_masked` gave of some updates.
+
+    Source:
+        McNemar 1947: of two kinds of pairs that differ, a half each by chance
+    """
+    table = stack(list(batches))
+    # 1, which is calm, where no batch had masks
+    kin, equal = table[:, :2].nanmean(0).nan_to_num(nan=1.0).unbind()
+    sums, squares = table[:, 2:].nansum(0).view(2, 2, 2).unbind(2)
+    errors = sums / squares.clamp_min(1.0).sqrt()
+    return {
+        "targets.kin": kin,
+        "targets.equal": equal,
+        "targets.moved": errors.amin(1).amax(),
+    }

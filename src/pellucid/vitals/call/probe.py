@@ -29,7 +29,6 @@ from pellucid.vitals.call.alignment import (
     foreign,
     is_masked,
     is_unmasked,
-    of_masked,
     of_whole_batch,
     unrelated,
 )
@@ -157,9 +156,11 @@ class CallProbe:
         if self._over_rounding(random):
             return notes.signs() | {"call.random": random}
         signs = notes.signs() | target_rows.judge_outputs(arguments, tokens, targets, before)
-        signs |= self._drop_hidden(
-            {"call.inputs": float(changes[: count_changed(arguments.inputs)].max())}
-        )
+        n_changed = count_changed(arguments.inputs)
+        moved = float(changes[:n_changed].max())
+        if not moved and is_text and self._may_take(1):
+            moved = self._repeat.move_of_all(arguments, before, n_changed)
+        signs |= self._drop_hidden({"call.inputs": moved})
         if self._repeat.mixes_rows or len(arguments.inputs) == 1:
             return signs
         if arguments.reads_rows_first or (aligned is not None and aligned.is_clear):
@@ -194,8 +195,7 @@ class CallProbe:
         if is_masked(tokens, targets) or is_masked(tokens[:, 1:], targets[:, :-1]):
             movement = future or self._move_of_later(before, [first for first, _, _ in places])
             signs = {"targets.padding": target_rows.paid_padding(arguments, tokens, targets)}
-            signs |= self._drop_hidden({"call.right": future} if movement else {})
-            return signs | of_masked(self._call.ids, self._call.paid)
+            return signs | self._drop_hidden({"call.right": future} if movement else {})
         if future and arguments.source is None:
             padding = target_rows.any_padding(arguments, tokens, targets, self._call.paid)
             strange = foreign(tokens, targets, arguments.tensor(arguments.mask))

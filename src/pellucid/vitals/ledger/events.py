@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from pellucid.training import Guard
+from pellucid.vitals.call.kinship import measure_masked
 from pellucid.vitals.ledger.answer_places import share_misplaced
 from pellucid.vitals.ledger.batch_rows import Rows, class_range
 from pellucid.vitals.ledger.label_tokens import LabelledRows
@@ -133,15 +134,11 @@ class Events:
         if self.lines is not None:
             yield "targets.class_smoothing", class_smoothing(*self.lines)
         if self.kin:
-            # 1, which is calm, where no batch had masks
-            kin, equal = torch.stack(self.kin).nanmean(0).nan_to_num(nan=1.0).unbind()
-            yield "targets.kin", kin
-            yield "targets.equal", equal
+            yield from measure_masked(self.kin).items()
         if self.answers is not None:
             yield "targets.misplaced", share_misplaced(self.answers)
         yield from self.rows.take_signs().items()
-        self.classes = self.lines = self.answers = None
-        self.kin = []
+        self.classes, self.lines, self.answers, self.kin = None, None, None, []
 
     def clear_calls(self) -> None:
         """Begin to count calls anew."""

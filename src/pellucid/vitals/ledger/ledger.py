@@ -60,9 +60,8 @@ class Ledger:
         self._marks = Marks()
         self._witnesses: Witnesses | None = None
         self._batches: Batches | None = None
-        #: how many gradients had arrived when the step began, how many of them at none, and how
-        #: many gradients of outputs
-        self._parts, self._n_outputs = 0, 0
+        #: how many gradients had arrived when the step began, and how many of them at none
+        self._arrivals = 0
         self._fresh: Tensor | int = 0
         self._page: Page | None = None
         self._rows: list[Row] = []
@@ -117,8 +116,7 @@ class Ledger:
             return
         self._rate_before, self._has_gradient = self._rate(), False
         # a closure brings more within its step, and another optimiser may have its own
-        self._parts, self._fresh = self.events.arrivals, self.events.fresh
-        self._n_outputs = len(self.events.outputs)
+        self._arrivals, self._fresh = self.events.arrivals, self.events.fresh
         if self._witnesses is not None:
             row = self._page.before[len(self._rows)]
             copy_into(row, self._witnesses.weights(), self._witnesses.sizes)
@@ -240,8 +238,7 @@ class Ledger:
             step=step,
             rate=self._rate_before,
             age=age_of(witnesses.optimisers[0], witnesses.parameters[0]),
-            arrivals=events.arrivals,
-            parts=self._parts,
+            arrivals=self._arrivals or events.arrivals,
             n_rates=len(events.rates),
             is_resting=None if not events.calls else events.training_calls == 0,
             has_gradient=self._has_gradient,
@@ -257,8 +254,8 @@ class Ledger:
                 page.old[place] = old
         if events.total is not None:
             page.total[place] = events.total
-        if events.outputs:
-            page.outputs[place] = torch.stack(events.outputs[: self._n_outputs or None]).sum()
+        if events.outputs and self._arrivals in (0, events.arrivals):
+            page.outputs[place] = torch.stack(events.outputs).sum()
         if events.pulls:
             page.pulls[place] = torch.stack(events.pulls).mean(0)
         if not isinstance(self._fresh, int) or self._fresh:

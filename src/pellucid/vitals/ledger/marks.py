@@ -101,8 +101,8 @@ class Row(NamedTuple):
         step: The update.
         rate: The learning rate; None if the optimiser has none.
         age: The steps that the optimiser remembers of a weight with a gradient; None if unknown.
-        arrivals: How often gradients arrived since the update before.
-        parts: How often before its first step: others are a closure's, or another optimiser's.
+        arrivals: How often gradients arrived since the update before, if any before its first step
+            only before that: others are of another optimiser.
         n_rates: How many different rates these gradients met.
         is_resting: Whether the model was called only in evaluation mode; None without a call.
         has_gradient: Whether any witness had a gradient at its step.
@@ -113,7 +113,6 @@ class Row(NamedTuple):
     rate: float | None
     age: int | None
     arrivals: int
-    parts: int
     n_rates: int
     is_resting: bool | None
     has_gradient: bool
@@ -226,7 +225,7 @@ class Marks:
                     self._mark("noise", row, numbers["noise"], shows=numbers["noise"] > NOISE)
         if numbers["outputs"] > 0:
             self._mark("outputs", row, numbers["outputs"], shows=True)
-            self._mark("parts", row, float(row.parts), shows=row.parts > 0)
+            self._mark("parts", row, float(row.arrivals), shows=row.arrivals > 0)
         for name in ("follows", "lowered"):
             if numbers[name] >= 0 and row.arrivals:
                 self._mark(name, row, numbers[name], shows=numbers[name] > MAJORITY)
