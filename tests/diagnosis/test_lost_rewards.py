@@ -33,6 +33,7 @@ def history(
     signs: Mapping[str, float] | None = None,
     marks: Mapping[str, Mark] | None = None,
     rates: Sequence[float] = (),
+    norms: Sequence[float] = (),
     gap: int = 1,
     **facts: Any,
 ) -> History:
@@ -41,6 +42,7 @@ def history(
         name=objective,
         losses=points(losses),
         rates=points(rates),
+        grad_norms=points(norms),
         facts=Facts(**settings),
         signs={id: (Reading(1, value, "calm"),) for id, value in (signs or {}).items()},
         measures={name: points(values, gap) for name, values in (columns or {}).items()},
@@ -147,7 +149,15 @@ HEALTHY: dict[str, History] = {
         "preferences",
         [25.0 - 0.1 * i for i in range(UPDATES)],
         signs={"update.effective_step": math.nan, "gradient.clipped": 1.0},
+        norms=[50.0] * UPDATES,
         **CLIPPED,
+    ),
+    "clipped gradients of Adafactor": history(
+        "preferences",
+        [25.0 - 0.1 * i for i in range(UPDATES)],
+        signs={"gradient.clipped": 1.0},
+        norms=[50.0] * UPDATES,
+        clip_norm=1.0,
     ),
     "one side is always longer": history(
         "preferences",

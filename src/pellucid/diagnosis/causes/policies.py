@@ -122,7 +122,7 @@ def lost_spread(view: HistoryView) -> Candidate | None:
     answers became copies of each other, it is the policy's entropy that is gone.
     """
     rows, rewards = _rows_with_spread(view), view.measure("reward")
-    last = max((at for at, has_spread in enumerate(rows) if has_spread), default=-1) + 1
+    last = max((row for row, has_spread in enumerate(rows, 1) if has_spread), default=0)
     n, size = len(rows), len(rewards) // _PARTS
     if not view.facts.on_rewards or n < limit("RLH003", "rows") or not size or not last:
         return None

@@ -26,25 +26,25 @@ def too_high(view: HistoryView) -> Candidate | None:
     update = view.highest("update.ratio")
     sudden = starts_hot(view)  # then a missing warm-up may be all
     is_torn = update is not None and update.value > limit("OPT005", "torn")
-    is_bad = is_hurt or view.facts.pretrained or is_torn or _knows(view)
+    is_bad = is_hurt or view.facts.pretrained or is_torn or _was_trained(view)
     is_far = is_bad and not sudden and stride > limit("OPT005", "stride")
     is_far = is_far and not _has_adapters(view)
-    is_lost = is_torn and _knows(view)  # nothing is left for a warm-up to save
+    is_lost = is_torn and _was_trained(view)  # nothing is left for a warm-up to save
     if is_far:
         effect = f"half of the updates moved the weights by {stride:.0%} of their size or more"
         runaways["stride"] = stride, effect
     full = _at_full_rate(view)
     # new weights may move by their own size; of trained ones, nothing is left then
     is_adam = view.facts.betas is not None  # then steps have the size of the rate
-    most = limit("OPT005", "torn" if is_adam and _knows(view) else "full")
-    if len(runaways) < _ENOUGH and not sudden and full > most:
+    largest_step = limit("OPT005", "torn" if is_adam and _was_trained(view) else "full")
+    if len(runaways) < _ENOUGH and not sudden and full > largest_step:
         effect = f"an update at the full rate would move weights by {full:.1f} times their size"
         runaways["full"] = full, effect
-    above = _above_start(view)
-    if above is not None:
-        effect = f"the loss stayed {above:.2g} nats above that of the first batch"
-        runaways["above"] = above, effect
-    is_sure = is_far or is_lost or above is not None or _rises(view) or large_update is not None
+    excess = _above_start(view)
+    if excess is not None:
+        effect = f"the loss stayed {excess:.2g} nats above that of the first batch"
+        runaways["above"] = excess, effect
+    is_sure = is_far or is_lost or excess is not None or _rises(view) or large_update is not None
     if len(runaways) < (1 if is_sure else _ENOUGH):
         return None
     likely = 0.5 + 0.1 * len(runaways) + (0.15 if is_hurt else 0)
@@ -73,13 +73,13 @@ def _above_start(view: HistoryView) -> float | None:
     start, best, distance = view.start, view.best, view.distance
     if start is None or best is None or distance is None or view.steps[0] > 1:
         return None
-    is_of_text = view.learns_tokens and view.guessing is not None and _knows(view)
+    is_of_text = view.learns_tokens and view.guessing is not None and _was_trained(view)
     if not is_of_text or distance < limit("OPT005", "way") or view.updates < _LONG:
         return None
     return best - start if best - start > limit("OPT005", "rise") else None
 
 
-def _knows(view: HistoryView) -> bool:
+def _was_trained(view: HistoryView) -> bool:
     """Whether the first model was trained: one that learns from rewards or from pairs always is."""
     is_post_training = view.facts.on_rewards or view.facts.on_preferences
     return (bool(is_post_training) or not view.fresh) and not _has_adapters(view)
@@ -148,7 +148,8 @@ def too_low(view: HistoryView) -> Candidate | None:
         return None
     if not view.fresh or not view.learns_tokens or (view.rose or 0) > limit("OPT005", "rise"):
         return None
-    if effective is not None and effective < limit("OPT007", "step"):
+    first = view.first("update.effective_step") if effective is None else effective
+    if first is not None and first < limit("OPT007", "step"):
         return None
     likely = 0.9 if update < least / 2 else 0.7
     return suspect("OPT007", likely, update=update, effective=effective, rate=view.rate, step=start)
@@ -257,7 +258,7 @@ def _at_full_rate(view: HistoryView) -> float:
     if (
         first is None
         or _begins_small(view)
-        or (view.facts.pretrained and not _knows(view))
+        or (view.facts.pretrained and not _was_trained(view))
         or not rates
         or rates[0][1] <= 0
     ):

@@ -32,11 +32,11 @@ def far_start(view: HistoryView) -> Candidate | None:
     points = view.history.measures.get("kl", ())
     if not view.facts.on_rewards or not points or points[0][0] > 1:
         return None
-    if points[0][1] < limit("REF001", "logged"):
-        return None
-    if len(points) > 1 and points[1][1] < limit("REF001", "back") * points[0][1]:
-        return None  # several passes over the first answers went far; another model stays away
     start = points[0][1]
+    if start < limit("REF001", "logged"):
+        return None
+    if any(distance < limit("REF001", "back") * start for _, distance in points[1:2]):
+        return None  # several passes over the first answers went far; another model stays away
     # a first row may follow some steps, and these take a policy 1 to 3 nats away
     severity = "warn" if start >= limit("REF001", "far") else "note"
     return suspect("REF001/kl", start=start, step=0, severity=severity)
@@ -114,8 +114,8 @@ def returned_rewards(view: HistoryView) -> Candidate | None:
     A reward is beta times the change of log P against the reference. It grows with the way of the
     policy, unless the reference goes the same way: then it falls with the learning rate.
     """
-    chosen, rejected = view.measure("chosen_reward"), view.measure("rejected_reward")
-    sizes = [max(abs(c), abs(r)) for c, r in zip(chosen, rejected, strict=False)]
+    rewards = zip(view.measure("chosen_reward"), view.measure("rejected_reward"), strict=False)
+    sizes = [max(map(abs, pair)) for pair in rewards]
     if len(sizes) < limit("REF002", "rows") or _moves(view) < limit("REF002", "moves"):
         return None
     late, largest = max(sizes[-2:]), max(sizes[:-2])

@@ -237,6 +237,9 @@ def severity_of_cuts(view: HistoryView, *, adapts: bool) -> Severity | None:
         view: The training.
         adapts: Whether the optimiser divides gradients by their size.
     """
+    is_plain = view.facts.momentum is not None or not view.history.signs
+    if view.facts.betas is None and not is_plain:
+        return "note"  # Adafactor and Adagrad have neither, and divide gradients by their size too
     if not adapts or view.has_full_steps is False:
         return None  # eps is as large as the gradients that are left
     # where eps hides the gradients, Adam's state tells of short steps
