@@ -148,3 +148,11 @@ def test_labels_that_share_a_row_are_fine() -> None:
     for loss, targets in cases:
         gradient = gradient_of(loss, outputs, targets)
         assert float(binary_losses.several_labels(gradient, outputs.detach())) == 0
+
+
+def test_outputs_that_are_all_equal_say_nothing_of_weights_of_labels() -> None:
+    labels = labels_of(1)
+    for outputs, is_known in ((torch.full((ROWS, 1), 1.8), False), (outputs_of(1), True)):
+        gradient = gradient_of(plain, outputs.detach().requires_grad_(), labels)
+        sums = binary_losses.label_weights(gradient, outputs.detach())
+        assert bool(sums.any()) == is_known

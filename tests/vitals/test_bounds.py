@@ -85,6 +85,15 @@ def test_logits_beyond_a_bound_leave_a_gap_in_the_gradient(
     assert (gap_of_places(logits.grad).item() > 0.2) == has_gap
 
 
+def test_rounding_errors_at_most_places_are_no_gap() -> None:
+    logits = draw(64, 50).requires_grad_()
+    cross_entropy(logits, torch.arange(64) % 20).backward()
+    assert logits.grad is not None
+    noise = 1e-9 * draw(64, 50, seed=2) * (torch.arange(50) % 3 > 0)
+    is_paid = torch.arange(64)[:, None] < 20
+    assert gap_of_places(torch.where(is_paid, logits.grad, noise)).item() < 0.2
+
+
 def smoothing_of(loss: Callable[[Tensor, Tensor], Tensor], n_classes: int = 2) -> float:
     logits = draw(64, n_classes).requires_grad_()
     labels = torch.arange(64) % n_classes

@@ -10,6 +10,7 @@ from pellucid.vitals.call.answer_rows import (
     MaskedIds,
     RowReadings,
     alike,
+    begin_alike,
     compare_pairs,
     mixed_groups,
     own_weights,
@@ -152,3 +153,11 @@ def test_an_answer_is_paid_for_as_a_whole_or_at_its_last_token(first: int) -> No
     gradient[:, 2:] = 1.0
     assert not pays_last_alone(gradient, 3)
     assert not pays_last_alone(gradient[:, :4], 3)
+
+
+def test_answers_in_any_order_begin_with_the_prompts_they_were_written_from() -> None:
+    prompts = torch.arange(12).view(4, 3)
+    answers = torch.cat([prompts, torch.full((4, 2), 99)], 1)
+    assert begin_alike(answers[[2, 0]], prompts)
+    assert not begin_alike(prompts, prompts)
+    assert not begin_alike(answers + 1, prompts)

@@ -60,7 +60,7 @@ def too_good(view: HistoryView) -> Candidate | None:
     is_fast = (
         bigram is not None
         and start is not None
-        and not view.facts.pretrained
+        and view.fresh  # a trained model may know such text already
         and start > bigram
         and len(early) >= 10
         and abs(min(early)) < limit("DAT011", "share") * bigram  # near 0, and not far below it
@@ -95,6 +95,8 @@ def bad_batch(view: HistoryView) -> Candidate | None:
     spikes = [step for step, rise in large if _ends_at_once(view, step, rise)]
     if not spikes or view.history.stopped is not None or not view.goes_well:
         return None
+    if view.facts.on_rewards:
+        return None  # the loss of a policy is no loss of text
     # a trained model guesses worse than at random, and worse than ever before, if the batch is no
     # text at all; one such batch is harmless, and two may be torn weights
     worst = max(loss for step, loss in view.history.losses if step < spikes[0])

@@ -261,8 +261,8 @@ class HistoryView:
     def has_full_steps(self) -> bool | None:
         """Whether Adam's first step had the size of the rate; None if unknown."""
         first = self.first("update.effective_step")
-        if self.facts.betas is None or first is None:
-            return None
+        if self.facts.betas is None or first is None or math.isnan(first):
+            return None  # a warm-up that begins at a rate of 0 has no first step
         return first > limit("OPT009", "first")
 
     @property

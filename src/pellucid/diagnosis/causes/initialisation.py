@@ -6,6 +6,11 @@ from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect
 from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.finding import limit
 
+#: Losses before a head has learnt its scale.
+_FIRST_LOSSES = 5
+#: Rows of a log before that, and the last update of the first one.
+_FIRST_ROWS, _FIRST_ROW = 3, 10
+
 
 def too_large(view: HistoryView) -> Candidate | None:
     """Narrow heads and large scores before training."""
@@ -58,6 +63,25 @@ def loud_head(view: HistoryView) -> Candidate | None:
         place="head, embedding" if has_entropy else "",
         step=view.steps[0],
     )
+
+
+def loud_scores(view: HistoryView) -> Candidate | None:
+    """Scores of pairs that are far apart before anything is learnt: first losses jump about.
+
+    A margin within the loss costs the same for every batch while scores are small. Where pairs are
+    compared by log P, other causes look at the reference.
+    """
+    is_of_text = view.first("answers.uneven") is not None
+    if not view.facts.on_preferences or is_of_text or len(view.losses) < _FIRST_LOSSES:
+        return None
+    if not view.first("answers.lowered") or view.steps[0] > _FIRST_ROW:
+        return None
+    # a row of a log is the mean of several updates
+    early = view.losses[: _FIRST_LOSSES if view.steps[0] <= 1 else _FIRST_ROWS]
+    largest, least = max(early), min(early)
+    if largest < limit("INI005", "pairs") or largest < limit("INI005", "times") * max(least, 0.0):
+        return None
+    return suspect("INI005/scores", largest=largest, least=least, step=0)
 
 
 def drowned_norm(view: HistoryView) -> Candidate | None:
@@ -129,6 +153,7 @@ def never_loaded(view: HistoryView) -> Candidate | None:
 CAUSES: tuple[Cause, ...] = (
     too_large,
     loud_head,
+    loud_scores,
     drowned_norm,
     tiny_weights,
     large_norm_eps,

@@ -91,6 +91,9 @@ def _mostly_zero(view: HistoryView) -> Candidate | None:
         return None
     if not (0 < steps[0] < 0.5 and max(steps[1:]) < 0.2):
         return None
+    zeros = view.first("gradient.zeros")
+    if zeros is not None and zeros < limit("NUM009", "first"):
+        return None  # such gradients were not 0: RAdam's first steps are that short, and others
     return suspect("NUM009/first step", first=steps[0], eps=eps, step=1)
 
 

@@ -61,6 +61,8 @@ def climbing(view: HistoryView) -> Candidate | None:
         return None
     if view.nan_share >= limit("LOS011", "share"):
         return None  # a mean over no labels is NaN, and no rise
+    if view.facts.on_rewards and not view.facts.maximizes:
+        return None  # what falls for a policy is no loss: only its rewards are to rise
     uphill = view.often("uphill", limit("LOS009", "uphill"))
     if uphill is not None and view.facts.on_rewards:
         return None  # a reward is to rise

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect
 from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.finding import limit
+
+_COIN = math.log(2)
+#: First losses of two batches are one constant if they differ by less.
+_STEADY = 0.03
+#: So many terms a pair has in some losses, each of ln 2 at first.
+_TERMS = 2
 
 
 def swapped_answers(view: HistoryView) -> Candidate | None:
@@ -43,7 +51,8 @@ def two_units(view: HistoryView) -> Candidate | None:
 def told_by_length(view: HistoryView) -> Candidate | None:
     """Pairs whose chosen answer is always the longer one, or always the shorter one.
 
-    It is a note, unless the pairs are soon told apart.
+    It is a note: pairs are made so on purpose too, and a model that tells them apart may read more
+    than lengths.
     """
     longer, n = view.first("answers.longer"), view.first("answers.pairs")
     if longer is None or n is None or n < limit("PRF008", "pairs"):
@@ -51,7 +60,6 @@ def told_by_length(view: HistoryView) -> Candidate | None:
     share = max(longer, 1 - longer)
     if not view.facts.on_preferences or share < limit("PRF008", "share"):
         return None
-    is_decided = view.end is not None and view.end < limit("PRF008", "loss")
     return suspect(
         "PRF008",
         share=share,
@@ -59,8 +67,87 @@ def told_by_length(view: HistoryView) -> Candidate | None:
         side="chosen" if longer >= share else "rejected",
         loss=view.end,
         step=0,
-        severity="warn" if is_decided else None,
     )
 
 
-CAUSES: tuple[Cause, ...] = (swapped_answers, crossed_pairs, two_units, told_by_length)
+def _least_margin(loss: float) -> float:
+    """The least mean margin that a mean of -log sigmoid(margin) can have (Jensen)."""
+    return -math.log(math.expm1(max(loss, 1e-9)))
+
+
+def decided_pairs(view: HistoryView) -> Candidate | None:
+    """Pairs that weigh differently before the first update, although no margin can differ yet."""
+    uneven, weight = view.first("answers.uneven"), view.first("answers.weight")
+    explained = view.first("answers.explained")
+    if uneven is None or not view.facts.on_preferences or not view.first("answers.paired"):
+        return None
+    start = view.start or _COIN
+    is_off = abs(start - _COIN) > limit("REF001", "coin")
+    # dropout makes pairs differ in weight, by chance, and hardly moves their mean loss
+    least = limit("REF001", "shifted" if is_off and explained is not None else "uneven")
+    if uneven <= least:
+        return None
+    is_open = limit("REF001", "decided") < start < limit("REF001", "wrong")
+    # -log sigmoid(beta z) weighs all pairs together by beta at most, and IPO's square by more
+    is_bounded = weight is not None and weight <= limit("REF001", "weight")
+    # a square like IPO's costs the same for all pairs at first, whatever their lengths weigh
+    is_constant = len(view.losses) > 1 and math.isclose(*view.losses[:2], rel_tol=_STEADY)
+    # all weights are known, and no loss without a reference has them in this order
+    is_foreign = explained is not None and explained < limit("REF001", "explained")
+    margins = view.measure("margin")
+    # a mean of -log sigmoid(z) is least where all z are equal: so small a loss has larger margins
+    if margins and start < limit("REF001", "decided") and _least_margin(start) > 2 * margins[0]:
+        return None  # the loss weighs its pairs itself
+    if is_foreign and _weighs_itself(view, start):
+        return None
+    if is_foreign and is_off and not is_constant and is_bounded:
+        return suspect("REF001/margins", uneven=uneven, loss=start, explained=explained, step=0)
+    if uneven <= limit("REF001", "uneven"):
+        return None
+    if explained is not None and not is_foreign and is_open:
+        return suspect("UNK002/reference", uneven=uneven, explained=explained, step=0)
+    severity = "note" if is_open or is_constant or not is_bounded else "warn"
+    return suspect("REF001/pairs", uneven=uneven, loss=start, step=0, severity=severity)
+
+
+def _weighs_itself(view: HistoryView, start: float) -> bool:
+    """Whether weights of the loop's own, times -log sigmoid(0), explain the first loss.
+
+    Pairs of margin 0 with weights w have a loss of ln 2 mean(w), and the gradient raises answers
+    by beta mean(w) / 2 in all. So both give beta, which is a round number as people choose it.
+    """
+    weight = view.first("answers.weight")
+    if not weight or start <= 0:
+        return False
+    beta = 2 * _COIN * weight / start
+    rounded = float(f"{beta:.1e}")
+    return math.isclose(beta, rounded, rel_tol=limit("REF001", "round"))
+
+
+def summed_pairs(view: HistoryView) -> Candidate | None:
+    """A first loss that is a multiple of ln 2, with a margin of 0."""
+    margins = view.measure("margin")
+    if not margins or not view.losses or abs(margins[0]) > limit("PRF001", "margin"):
+        return None
+    first = view.losses[0]
+    # the square of IPO begins at 1 / (2 beta)^2, which is 0.2% off such a multiple for some betas
+    parts, tolerance = round(first / _COIN), limit("LOS007", "coin") + abs(margins[0]) / 2
+    if not 2 <= parts <= limit("LOS007", "parts") or abs(first / _COIN / parts - 1) > tolerance:
+        return None
+    added = view.history.marks.get("parts")
+    if parts == _TERMS and (added is None or added.value != parts):
+        return None  # a loss of two terms, one for each answer (NCA, EXO), begins so too
+    # any large number is near a multiple
+    if parts > limit("LOS007", "many") and abs(first / _COIN - parts) > limit("LOS007", "off"):
+        return None
+    return suspect("LOS007/pairs", first=first, parts=parts, ratio=first / _COIN, step=0)
+
+
+CAUSES: tuple[Cause, ...] = (
+    swapped_answers,
+    crossed_pairs,
+    two_units,
+    told_by_length,
+    decided_pairs,
+    summed_pairs,
+)

@@ -9,7 +9,7 @@ import math
 import statistics
 from typing import NamedTuple
 
-from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect
+from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect, suspect_mark
 from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.finding import limit
 from pellucid.diagnosis.logs.statistics import bend, ends
@@ -18,6 +18,8 @@ from pellucid.diagnosis.logs.statistics import bend, ends
 _PARTS = 4
 #: The noise of rewards is known from so many rows on.
 _NOISY = 8
+#: The first losses, before steps have moved the policy.
+_EARLY = 3
 
 
 class _Rewards(NamedTuple):
@@ -103,6 +105,53 @@ def flat_reward(view: HistoryView) -> Candidate | None:
         end, fall = rewards.best, rewards.start - rewards.best
         return suspect("RLH003", start=rewards.start, end=end, fall=fall, kl=view.late("kl"))
     return suspect("RLH012", n=view.updates, **rewards._asdict())
+
+
+def _rows_with_spread(view: HistoryView) -> list[bool]:
+    """Whether some answer was better than another, row by row."""
+    groups = view.measure("equal_groups")
+    if groups:
+        return [share < 1 for share in groups]
+    return [spread > 0 for spread in view.measure("reward_spread")]
+
+
+def lost_spread(view: HistoryView) -> Candidate | None:
+    """Rewards that differed in the first rows alone, and did not rise: the policy lost them.
+
+    By chance, k rows with a spread all lie in the first share q of the rows with odds of q^k. Where
+    answers became copies of each other, it is the policy's entropy that is gone.
+    """
+    rows, rewards = _rows_with_spread(view), view.measure("reward")
+    last = max((row for row, has_spread in enumerate(rows, 1) if has_spread), default=0)
+    n, size = len(rows), len(rewards) // _PARTS
+    if not view.facts.on_rewards or n < limit("RLH003", "rows") or not size or not last:
+        return None
+    chance = (last / n) ** sum(rows)
+    start, end = statistics.fmean(rewards[:last]), statistics.fmean(rewards[-size:])
+    if 2 * last > n or chance > limit("RLH003", "chance") or end >= start:
+        return None
+    copies = view.often("copies", limit("RLH001", "share"))
+    if copies is not None and copies.first > 1:
+        return suspect_mark("RLH007/copies", copies)
+    return suspect("RLH003/gone", n=last, rest=n - last, start=start, end=end)
+
+
+def lost_old_log_ps(view: HistoryView) -> Candidate | None:
+    """A loss that grew far beyond what advantages alone can make of it.
+
+    With ratios near 1 a policy's loss is a mean of advantages at most: its first gradient says how
+    large these are. Ratios that ran away, or another term, make the rest.
+    """
+    weight, lengths = view.first("answers.weight"), view.measure("length")
+    tokens = statistics.fmean(lengths[:3]) if lengths else view.first("batch.length")
+    losses = [abs(loss) for loss in view.losses]
+    if not view.facts.on_rewards or not weight or not tokens or len(losses) < _NOISY:
+        return None
+    advantage = 2 * weight * tokens  # raised and lowered answers weigh the same in all
+    early, late = max(losses[:_EARLY]), statistics.median(losses[len(losses) // 2 :])
+    if early > limit("RLH009", "early") * advantage or late < limit("RLH009", "loss") * advantage:
+        return None
+    return suspect("RLH009/loss", late=late, early=early, advantage=advantage)
 
 
 def large_beta(view: HistoryView) -> Candidate | None:
@@ -220,6 +269,8 @@ def climbing(view: HistoryView) -> Candidate | None:
 
 CAUSES: tuple[Cause, ...] = (
     flat_reward,
+    lost_spread,
+    lost_old_log_ps,
     large_beta,
     small_steps,
     frozen_policy,

@@ -128,7 +128,7 @@ def both_unlikely(view: HistoryView) -> Candidate | None:
     start, end = ends(log_p)
     fell = start - end > max(limit("PRF005", "nats"), limit("PRF005", "share") * abs(start))
     if not fell or reward > -limit("PRF005", "reward"):
-        return None
+        return None if _has_no_reference(view) else _fell_together(view, reward)
     return suspect("PRF005", start=start, end=end, fall=start - end, reward=reward)
 
 
@@ -138,7 +138,7 @@ def _fell_together(view: HistoryView, reward: float) -> Candidate | None:
     least, ratio = limit("PRF005", "reward"), limit("PRF005", "margins")
     if len(rewards) < limit("PRF005", "rows") or len(margins) != len(rewards) or reward > -least:
         return None
-    if abs(rewards[0]) >= limit("REF001", "reward"):
+    if not view.measure("chosen_logp") and abs(rewards[0]) >= limit("REF001", "reward"):
         return None  # a loss without a reference calls log P a reward, which is never near 0
     size = len(rewards) // 4
     for start in range(0, 4 * size, size):
@@ -167,25 +167,29 @@ def other_start(view: HistoryView) -> Candidate | None:
 
     Losses without a reference call the log P itself a reward, so the two have one ratio.
     """
-    rates = [rate for _, rate in view.history.rates][:_LEAST_ROWS]
-    rewards, log_ps = (
-        view.measure("chosen_reward")[:_LEAST_ROWS],
-        view.measure("chosen_logp")[:_LEAST_ROWS],
-    )
+    points, rate_at = view.history.measures.get("chosen_reward", ()), dict(view.history.rates)
+    # a row of rewards may come after many updates, each with a rate of its own
+    rates = [rate_at[step] for step, _ in points[:_LEAST_ROWS] if step in rate_at]
+    rewards = view.measure("chosen_reward")[:_LEAST_ROWS]
     if len(rates) < _LEAST_ROWS or len(rewards) < _LEAST_ROWS or not view.rate:
         return None
     is_warm_up = rates == sorted(rates) and 0 <= rates[0] < limit("REF001", "warm_up") * view.rate
-    ratios = [r / p for r, p in zip(rewards, log_ps, strict=False) if p]
-    without_reference = len(ratios) == _LEAST_ROWS and max(ratios) - min(ratios) <= 0.02 * max(
-        map(abs, ratios)
-    )
     if (view.first("update.ratio") or 0.0) > limit("REF001", "moved"):
         return None  # the first update alone took the policy away
-    if not is_warm_up or without_reference or abs(rewards[0]) < limit("REF001", "reward"):
+    if not is_warm_up or _has_no_reference(view) or abs(rewards[0]) < limit("REF001", "reward"):
         return None
     if min(map(abs, rewards)) < limit("REF001", "reward"):
         return None
     return suspect("REF001/log", reward=rewards[0], step=0)
+
+
+def _has_no_reference(view: HistoryView) -> bool:
+    """Whether the first rewards are log P itself times a number: the loss knows no reference."""
+    rewards, log_ps = view.measure("chosen_reward"), view.measure("chosen_logp")
+    pairs = list(zip(rewards, log_ps, strict=False))[:_LEAST_ROWS]
+    ratios = [reward / log_p for reward, log_p in pairs if log_p]
+    is_constant = len(ratios) == _LEAST_ROWS
+    return is_constant and max(ratios) - min(ratios) <= 0.02 * max(map(abs, ratios))
 
 
 def unusual_beta(view: HistoryView) -> Candidate | None:
@@ -221,56 +225,6 @@ def _small_square(view: HistoryView, beta: float) -> Candidate | None:
     return suspect("PRF007/square", beta=beta, target=1 / (2 * beta), step=0)
 
 
-def _least_margin(loss: float) -> float:
-    """The least mean margin that a mean of -log sigmoid(margin) can have (Jensen)."""
-    return -math.log(math.expm1(max(loss, 1e-9)))
-
-
-def decided_pairs(view: HistoryView) -> Candidate | None:
-    """Pairs that weigh differently before the first update, although no margin can differ yet."""
-    uneven, weight = view.first("answers.uneven"), view.first("answers.weight")
-    explained = view.first("answers.explained")
-    if uneven is None or not view.facts.on_preferences or not view.first("answers.paired"):
-        return None
-    if uneven <= limit("REF001", "uneven"):
-        return None
-    start = view.start or _COIN
-    is_open = limit("REF001", "decided") < start < limit("REF001", "wrong")
-    # -log sigmoid(beta z) weighs all pairs together by beta at most, and IPO's square by more
-    is_bounded = weight is not None and weight <= limit("REF001", "weight")
-    # a square like IPO's costs the same for all pairs at first, whatever their lengths weigh
-    is_constant = len(view.losses) > 1 and math.isclose(*view.losses[:2], rel_tol=_STEADY)
-    # all weights are known, and no loss without a reference has them in this order
-    is_foreign = explained is not None and explained < limit("REF001", "explained")
-    is_off = abs(start - _COIN) > limit("REF001", "coin")
-    margins = view.measure("margin")
-    # a mean of -log sigmoid(z) is least where all z are equal: so small a loss has larger margins
-    if margins and start < limit("REF001", "decided") and _least_margin(start) > 2 * margins[0]:
-        return None  # the loss weighs its pairs itself
-    if is_foreign and is_off and not is_constant and is_bounded:
-        return suspect("REF001/margins", uneven=uneven, loss=start, explained=explained, step=0)
-    if explained is not None and not is_foreign and is_open:
-        return suspect("UNK002/reference", uneven=uneven, explained=explained, step=0)
-    severity = "note" if is_open or is_constant or not is_bounded else "warn"
-    return suspect("REF001/pairs", uneven=uneven, loss=start, step=0, severity=severity)
-
-
-def summed_pairs(view: HistoryView) -> Candidate | None:
-    """A first loss that is a multiple of ln 2, with a margin of 0."""
-    margins = view.measure("margin")
-    if not margins or not view.losses or abs(margins[0]) > limit("PRF001", "margin"):
-        return None
-    first = view.losses[0]
-    # the square of IPO begins at 1 / (2 beta)^2, which is 0.2% off such a multiple for some betas
-    parts, tolerance = round(first / _COIN), limit("LOS007", "coin") + abs(margins[0]) / 2
-    if not 2 <= parts <= limit("LOS007", "parts") or abs(first / _COIN / parts - 1) > tolerance:
-        return None
-    # any large number is near a multiple
-    if parts > limit("LOS007", "many") and abs(first / _COIN - parts) > limit("LOS007", "off"):
-        return None
-    return suspect("LOS007/pairs", first=first, parts=parts, ratio=first / _COIN, step=0)
-
-
 CAUSES: tuple[Cause, ...] = (
     no_preference,
     exactly_a_coin,
@@ -283,6 +237,4 @@ CAUSES: tuple[Cause, ...] = (
     too_certain,
     other_start,
     unusual_beta,
-    decided_pairs,
-    summed_pairs,
 )

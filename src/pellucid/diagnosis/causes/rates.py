@@ -14,6 +14,8 @@ from pellucid.diagnosis.finding import limit
 _ENOUGH = 2
 #: Steps before this update may be small on purpose.
 _FIRST_UPDATES = 10
+#: A loss that stays high says nothing of a shorter training.
+_LONG = 30
 
 
 def too_high(view: HistoryView) -> Candidate | None:
@@ -26,20 +28,31 @@ def too_high(view: HistoryView) -> Candidate | None:
     update = view.highest("update.ratio")
     sudden = starts_hot(view)  # then a missing warm-up may be all
     is_torn = update is not None and update.value > limit("OPT005", "torn")
-    is_bad = is_hurt or view.facts.pretrained or is_torn
+    is_bad = is_hurt or view.facts.pretrained or is_torn or _was_trained(view)
     is_far = is_bad and not sudden and stride > limit("OPT005", "stride")
+    is_far = is_far and not _has_adapters(view)
+    is_lost = is_torn and _was_trained(view)  # nothing is left for a warm-up to save
     if is_far:
         effect = f"half of the updates moved the weights by {stride:.0%} of their size or more"
         runaways["stride"] = stride, effect
     full = _at_full_rate(view)
-    if len(runaways) < _ENOUGH and not sudden and full > limit("OPT005", "full"):
-        effect = f"an update at the full rate would move weights by {full:.0f} times their size"
+    # new weights may move by their own size; of trained ones, nothing is left then
+    is_adam = view.facts.betas is not None  # then steps have the size of the rate
+    largest_step = limit("OPT005", "torn" if is_adam and _was_trained(view) else "full")
+    if len(runaways) < _ENOUGH and not sudden and full > largest_step:
+        effect = f"an update at the full rate would move weights by {full:.1f} times their size"
         runaways["full"] = full, effect
-    if len(runaways) < (1 if is_far or _rises(view) or large_update is not None else _ENOUGH):
+    excess = _above_start(view)
+    if excess is not None:
+        effect = f"the loss stayed {excess:.2g} nats above that of the first batch"
+        runaways["above"] = excess, effect
+    is_sure = is_far or is_lost or excess is not None or _rises(view) or large_update is not None
+    if len(runaways) < (1 if is_sure else _ENOUGH):
         return None
-    likely = 0.5 + 0.1 * len(runaways) + (0.15 if is_hurt else 0) - (0.25 if sudden else 0)
+    likely = 0.5 + 0.1 * len(runaways) + (0.15 if is_hurt else 0)
+    likely += 0.25 if is_lost else -0.25 if sudden else 0
     values: dict[str, Any] = dict.fromkeys(
-        ("update", "score", "size", "kl", "grown", "stride", "full")
+        ("update", "score", "size", "kl", "grown", "stride", "full", "above")
     )
     values |= {name: value for name, (value, _) in runaways.items()}
     return suspect(
@@ -50,8 +63,33 @@ def too_high(view: HistoryView) -> Candidate | None:
         **values,
         step=None if update is None else update.step,
         severity=None if is_hurt or len(runaways) > 2 else "warn",
-        rivals=("OPT006",) if sudden else (),
+        rivals=("OPT006",) if sudden and not is_lost else (),
     )
+
+
+def _above_start(view: HistoryView) -> float | None:
+    """How far the loss of a trained model stayed above its first one; None if it is no sign.
+
+    Its steps have gone a long way, and no ten updates in a row were as good as the first batch.
+    """
+    start, best, distance = view.start, view.best, view.distance
+    if start is None or best is None or distance is None or view.steps[0] > 1:
+        return None
+    is_of_text = view.learns_tokens and view.guessing is not None and _was_trained(view)
+    if not is_of_text or distance < limit("OPT005", "way") or view.updates < _LONG:
+        return None
+    return best - start if best - start > limit("OPT005", "rise") else None
+
+
+def _was_trained(view: HistoryView) -> bool:
+    """Whether the first model was trained: one that learns from rewards or from pairs always is."""
+    is_post_training = view.facts.on_rewards or view.facts.on_preferences
+    return (bool(is_post_training) or not view.fresh) and not _has_adapters(view)
+
+
+def _has_adapters(view: HistoryView) -> bool:
+    """Whether most weights are frozen: half of an adapter begins at 0, and moves by far more."""
+    return (view.facts.frozen or 0.0) > limit("OPT005", "adapters")
 
 
 def usual_stride(view: HistoryView) -> float:
@@ -112,7 +150,8 @@ def too_low(view: HistoryView) -> Candidate | None:
         return None
     if not view.fresh or not view.learns_tokens or (view.rose or 0) > limit("OPT005", "rise"):
         return None
-    if effective is not None and effective < limit("OPT007", "step"):
+    first = view.first("update.effective_step") if effective is None else effective
+    if first is not None and first < limit("OPT007", "step"):
         return None
     likely = 0.9 if update < least / 2 else 0.7
     return suspect("OPT007", likely, update=update, effective=effective, rate=view.rate, step=start)
@@ -227,7 +266,7 @@ def _at_full_rate(view: HistoryView) -> float:
     if (
         first is None
         or _begins_small(view)
-        or view.facts.pretrained
+        or (view.facts.pretrained and not _was_trained(view))
         or not rates
         or rates[0][1] <= 0
     ):

@@ -32,9 +32,14 @@ def far_start(view: HistoryView) -> Candidate | None:
     points = view.history.measures.get("kl", ())
     if not view.facts.on_rewards or not points or points[0][0] > 1:
         return None
-    if points[0][1] < limit("REF001", "logged"):
+    start = points[0][1]
+    if start < limit("REF001", "logged"):
         return None
-    return suspect("REF001/kl", start=points[0][1], step=0, severity="warn")
+    if any(distance < limit("REF001", "back") * start for _, distance in points[1:2]):
+        return None  # several passes over the first answers went far; another model stays away
+    # a first row may follow some steps, and these take a policy 1 to 3 nats away
+    severity = "warn" if start >= limit("REF001", "far") else "note"
+    return suspect("REF001/kl", start=start, step=0, severity=severity)
 
 
 def paid_distance(view: HistoryView) -> Candidate | None:
@@ -103,6 +108,22 @@ def renewed_reference(view: HistoryView) -> Candidate | None:
     return suspect("REF002/renewed", n=n, updates=len(is_coin) - first, moves=moves)
 
 
+def returned_rewards(view: HistoryView) -> Candidate | None:
+    """Rewards of both answers that come back to 0 at the end, although updates moved the weights.
+
+    A reward is beta times the change of log P against the reference. It grows with the way of the
+    policy, unless the reference goes the same way: then it falls with the learning rate.
+    """
+    rewards = zip(view.measure("chosen_reward"), view.measure("rejected_reward"), strict=False)
+    sizes = [max(map(abs, pair)) for pair in rewards]
+    if len(sizes) < limit("REF002", "rows") or _moves(view) < limit("REF002", "moves"):
+        return None
+    late, largest = max(sizes[-2:]), max(sizes[:-2])
+    if not 0 < late < limit("REF002", "back") * largest:
+        return None
+    return suspect("REF002/returned", largest=largest, late=late)
+
+
 def _has_teacher(view: HistoryView) -> bool:
     """Whether targets are shares of several tokens, in a text that the model has not written."""
     single = view.first("targets.single")
@@ -136,6 +157,7 @@ CAUSES: tuple[Cause, ...] = (
     shared_reference,
     moving_reference,
     renewed_reference,
+    returned_rewards,
     Comparison(
         "REF003",
         "reference.kl",

@@ -247,7 +247,7 @@ def entropy_collapse(view: HistoryView) -> Candidate | None:
     else:
         return None
     if end < limit("RLH007", "least") and end < limit("RLH007", "share") * start:
-        return suspect("RLH007", start=start, end=end)
+        return suspect("RLH007", start=start, end=end, severity=_severity_if_it_learns(view))
     if end > limit("RLH007", "most") and end > start / limit("RLH007", "share"):
         return suspect("RLH007/rising", start=start, end=end)
     return None

@@ -258,9 +258,14 @@ def severity_of_cuts(view: HistoryView, *, adapts: bool) -> Severity | None:
         view: The training.
         adapts: Whether the optimiser divides gradients by their size.
     """
+    is_plain = view.facts.momentum is not None or not view.history.signs
+    if view.facts.betas is None and not is_plain:
+        return "note"  # Adafactor and Adagrad have neither, and divide gradients by their size too
     if not adapts or view.has_full_steps is False:
         return None  # eps is as large as the gradients that are left
-    return "note" if view.has_full_steps or view.goes_well else None
+    # where eps hides the gradients, Adam's state tells of short steps
+    is_scaled = (view.facts.remembered_step or 0.0) > limit("OPT009", "later")
+    return "note" if view.has_full_steps or view.goes_well or is_scaled else None
 
 
 def likelihood(mark: Mark) -> float:

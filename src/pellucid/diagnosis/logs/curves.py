@@ -111,6 +111,8 @@ def _zero(log: Log) -> Iterable[Finding]:
     least = 1 if norms and not any(norms) else limit("LOG015", "rows")
     if n < least or log.stopped is not None:
         return
+    if n < limit("LOG015", "rows") and 0 in numbers[: len(numbers) - n]:
+        return  # it came back before: a hinge is 0 where all pairs of a batch are apart
     cause = "labels" if norms and not any(norms) else "unknown"
     if any(math.isnan(value) for _, value in log.held_out):
         cause = "hidden"

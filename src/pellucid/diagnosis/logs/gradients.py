@@ -55,9 +55,16 @@ def _why_stopped(log: Log, step: int, norms: list[float]) -> str:
 
 
 def _zero_norms(log: Log) -> Iterable[Finding]:
-    """Gradients that are exactly zero."""
-    norms = values(log.grad_norm)
-    zero = sum(norm == 0 for norm in norms)
+    """Gradients that are exactly zero, in rows that have still something to learn.
+
+    A hinge has no gradient where it is 0: then its loss is a small part of the first one.
+    """
+    norms, losses = values(log.grad_norm), dict(log.loss)
+    first = log.loss[0][1] if log.loss else 0.0
+    zero = sum(
+        norm == 0 and losses.get(step, first) >= limit("LOG006", "left") * first
+        for step, norm in log.grad_norm
+    )
     if len(norms) < 3 or zero / len(norms) < limit("LOG006", "share") or log.stopped is not None:
         return
     yield describe("LOG006", zero=zero, n=len(norms), share=zero / len(norms))

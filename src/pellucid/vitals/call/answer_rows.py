@@ -203,6 +203,14 @@ def alike(ids: Int[Tensor, "rows time"], prompts: Int[Tensor, "rows start"]) -> 
     return float(is_copy.sum() / has_rival.sum())
 
 
+def begin_alike(ids: Int[Tensor, "rows time"], prompts: Int[Tensor, "n start"]) -> bool:
+    """Whether each row begins with one of the prompts, and goes on behind it, in any order."""
+    starts = ids[:, : prompts.shape[1]]
+    if ids.shape[1] <= prompts.shape[1] or starts.numel() * len(prompts) > _MOST:
+        return False
+    return bool((starts[:, None] == prompts[None]).all(2).any(1).all())
+
+
 def first_rows_of(prompts: Int[Tensor, "rows start"]) -> list[int]:
     """For each row the first one with its prompt, by which answers to one prompt are grouped."""
     return to_list(_equal_rows(prompts).long().argmax(1))

@@ -19,27 +19,27 @@ from pellucid.vitals.call.answer_rows import (
     MaskedIds,
     RowReadings,
     alike,
+    begin_alike,
     compare_pairs,
     mixed_groups,
     own_weights,
     pair_signs,
     pays_last_alone,
 )
+from pellucid.vitals.call.pair_weights import paired
 from pellucid.vitals.call.place_weights import UNCERTAIN, names_targets, target_weights
 from pellucid.vitals.call.reward_order import compare_rewards, judged_prompts
 from pellucid.vitals.taps.outputs import log_ps_in, scores_in
 from pellucid.vitals.taps.recorded_call import is_plain
 
-#: Most calls of an update, rows of a call from its start and from its middle, and places of a row.
+#: Most calls of an update, rows of a call from its start and from its middle, places of a row.
 _CALLS, _ROWS, _PLACES = 8, 8, 32
 #: So many logits of a call may be kept: 32 MiB of float32.
 _MAX_LOGITS = 2**23
 #: The logarithm of a probability of 0 counts as this number, times 0.
 _LEAST = -1e4
-#: Equal weights differ by no more than rounding, in half precision.
-_EQUAL = 0.03
-#: Of the raised and the lowered rows, at least so many have a partner if the loss compares pairs.
-_PAIRED = 0.9
+#: Fewer answers of a model's own are unlikely by chance.
+_FEWEST_OWN = 8
 
 
 class Answers:
@@ -63,6 +63,7 @@ class Answers:
         self._n_calls = 0
         #: the rewards of all rows of the update, if the loop passed them
         self.rewards: Tensor | None = None
+        self._is_shuffled = False  # whether its answers come in another order than it wrote them
         #: the prompts that the model wrote from, and the share of a call's gradient on their places
         self._prompts: Tensor | None = None
         self._paid_prompts: float | None = None
@@ -99,6 +100,9 @@ class Answers:
             self._alike = alike(ids[:n], prompt)
             if len(self._texts) == 1 and len(ids) == n:
                 self._prompts = prompt
+        elif begin_alike(ids, prompt):
+            self._is_own = self._is_shuffled = True
+            self._alike = alike(ids, ids[:, :width])
 
     def on_outputs(
         self,
@@ -191,16 +195,17 @@ class Answers:
             signs["answers.alike"] = self._alike
         if self._paid_prompts is not None:
             signs["answers.prompts"] = self._paid_prompts
-        if self._is_own and self._rows:
-            surplus = torch.cat([reading.surplus for reading in self._rows.values()]).nanmean()
-            signs |= {"answers.surplus": float(surplus)} if bool(surplus.isfinite()) else {}
+        surplus = [reading.surplus[reading.surplus.isfinite()] for reading in self._rows.values()]
+        # rows without a gradient are left out: of a few, rewards choose the unlikely ones
+        if self._is_own and sum(map(len, surplus)) >= _FEWEST_OWN:
+            signs["answers.surplus"] = float(torch.cat(surplus).mean())
         if self._prompts is not None and 0 in self._rows:
             signs |= mixed_groups(self._prompts, self._rows[0])
         if self.rewards is not None:
             signs |= judged_prompts(self.rewards, self._prompts)
-        if self.rewards is not None and self._weights:
-            sizes = [len(ids) for ids, _ in texts]
-            signs |= compare_rewards(self.rewards, sizes, self._rows, self._prompts)
+            if self._weights and not self._is_shuffled:
+                sizes = [len(ids) for ids, _ in texts]
+                signs |= compare_rewards(self.rewards, sizes, self._rows, self._prompts)
         if self._is_own and self._weights:
             signs |= own_weights(torch.cat(self._weights)) | {
                 "answers.last": float(self._pays_last_alone)
@@ -266,21 +271,6 @@ def read_rows(
         (target_log_p * (g.amax(-1) > 0)).sum(-1),
         (g.amax(-1) > 0).sum(-1),
     )
-
-
-def paired(raised: Float[Tensor, " n"], lowered: Float[Tensor, " m"]) -> float:
-    """1 if rows are raised and lowered in pairs of one weight, else 0.
-
-    -log sigmoid(margin) weighs both answers of a pair with sigmoid(-margin).
-
-    Args:
-        raised: The weights of rows that become likelier.
-        lowered: The sizes of the weights of the others.
-    """
-    gaps = (raised[:, None].log() - lowered[None, :].log()).abs()
-    partners = torch.cat([gaps.amin(1), gaps.amin(0)]) < _EQUAL
-    is_even = abs(len(raised) - len(lowered)) <= 0.25 * (len(raised) + len(lowered))
-    return float(is_even and float(partners.double().mean()) >= _PAIRED)
 
 
 def _chosen_rows(logits: Tensor) -> Int[Tensor, " rows"]:

@@ -12,10 +12,16 @@ from collections.abc import Sequence
 from statistics import fmean, pstdev
 from typing import NamedTuple
 
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
 #: Of fewer pairs, any two numbers are in one order by chance.
 _FEWEST = 6
 #: Equal numbers differ by no more of their mean than this, in half precision.
 _EQUAL = 0.03
+#: Of the raised and the lowered rows, at least so many have a partner if the loss compares pairs.
+_PAIRED = 0.9
 
 
 class PaidAnswer(NamedTuple):
@@ -118,3 +124,18 @@ def _ranks(values: Sequence[float]) -> list[float]:
 
 def _unevenness(values: Sequence[float]) -> float:
     return pstdev(values) / max(fmean(values), 1e-30)
+
+
+def paired(raised: Float[Tensor, " n"], lowered: Float[Tensor, " m"]) -> float:
+    """1 if rows are raised and lowered in pairs of one weight, else 0.
+
+    -log sigmoid(margin) weighs both answers of a pair with sigmoid(-margin).
+
+    Args:
+        raised: The weights of rows that become likelier.
+        lowered: The sizes of the weights of the others.
+    """
+    gaps = (raised[:, None].log() - lowered[None, :].log()).abs()
+    partners = torch.cat([gaps.amin(1), gaps.amin(0)]) < _EQUAL
+    is_even = abs(len(raised) - len(lowered)) <= 0.25 * (len(raised) + len(lowered))
+    return float(is_even and float(partners.double().mean()) >= _PAIRED)

@@ -20,6 +20,8 @@ _FEWEST, _MOST_CLASSES = 4, 256
 _ROWS, _PLACES, _FEWEST_PAID = 8, 256, 8
 #: Outputs of fewer numbers are no logits of tokens; and a bound takes the part of so many of them.
 _FEWEST_TOKENS, _ZEROS = 16, 0.1
+#: A place whose gradient is such a part of the largest one has rounding errors alone.
+_ROUNDING = 1e-4
 #: The fewest rows of a line, how far their p has to spread, and the part of g that is off the line.
 _FEWEST_ROWS, _SPREAD, _STRAIGHT = 16, 0.03, 1e-6
 #: The least share of a row's targets that are ids at one distance.
@@ -60,7 +62,8 @@ def gap_of_places(gradient: Float[Tensor, "places vocab"]) -> Float[Tensor, ""]:
     """
     gradient = gradient.float()
     largest = gradient.abs().amax(-1)
-    is_paid = largest > 0
+    # a distance from the model of the start begins with rounding errors alone
+    is_paid = largest > _ROUNDING * largest.amax()
     ratio = gradient.sum(-1).abs() / largest
     has_zeros = (gradient == 0).float().mean(-1) > _ZEROS
     gaps = torch.where(has_zeros, ratio, 0.0).masked_fill(~is_paid, torch.nan)
