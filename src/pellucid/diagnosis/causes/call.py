@@ -162,11 +162,11 @@ def copied_rows(view: HistoryView) -> Candidate | None:
     is_policy = view.facts.on_rewards or view.facts.on_preferences
     if mark is not None and mark.value >= limit("DAT002", "all") and not is_policy:
         return suspect_mark("DAT002/always", mark)
-    repeated = view.often("one_row", limit("DAT002", "one"))
-    if repeated is not None and repeated.n_seen >= limit("DAT002", "updates") and not is_policy:
-        # a batch that is one row is another fault
-        if repeated.value < limit("DAT002", "all"):
-            return suspect_mark("DAT002/one", repeated, severity="warn")
+    repeated = None if is_policy else view.often("one_row", limit("DAT002", "one"))
+    is_long = repeated is not None and repeated.n_seen >= limit("DAT002", "updates")
+    # a batch that is one row is another fault
+    if repeated is not None and is_long and repeated.value < limit("DAT002", "all"):
+        return suspect_mark("DAT002/one", repeated, severity="warn")
     return Comparison("DAT002/call", "batch.copies", (">=", "half"), n=1)(view)
 
 
