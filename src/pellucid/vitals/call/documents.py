@@ -39,8 +39,7 @@ def joined_starts(
     """Where a text begins with a start token, in rows of several questions with their answers.
 
     A conversation has one start token, however many turns it has. None unless each row holds
-    several texts, and the loss leaves a part of each out. None too where an end token stands
-    between them: most recipes tell texts apart so, without any mask (Brown et al. 2020).
+    several texts, and the loss leaves a part of each out.
 
     Args:
         arguments: The call.
@@ -53,9 +52,6 @@ def joined_starts(
     starts = torch.zeros_like(is_start)
     starts[:, _SHORTEST:] = is_start[:, _SHORTEST:] & ~is_start[:, _SHORTEST - 1 : -1]
     is_paid = targets != IGNORED
-    is_closed = torch.isin(tokens, tokens.new_tensor(arguments.ends or [-1]))
-    if 2 * int((starts[:, 1:] & is_closed[:, :-1]).sum()) > int(starts.sum()):
-        return None
     n_answers = (is_paid[:, 1:] & ~is_paid[:, :-1]).sum(1) + is_paid[:, 0].long()
     is_packed = bool((starts.any(1) & (n_answers > 1)).all())
     return starts if is_packed else None
