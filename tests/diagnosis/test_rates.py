@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pellucid.diagnosis.causes.history_view import HistoryView
-from pellucid.diagnosis.causes.rates import no_warm_up, sudden_rise, too_high, too_low
-from pellucid.diagnosis.causes.standstill import motionless_model
+from pellucid.diagnosis.causes.rates import no_warm_up, sudden_rise, too_high
+from pellucid.diagnosis.causes.standstill import motionless_model, too_low
 from pellucid.diagnosis.finding import limit
 from pellucid.diagnosis.history.history import Reading
 from pellucid.vitals import Mark

@@ -33,9 +33,7 @@ def numbers(**changes: float) -> dict[str, float]:
 
 
 def row(step: int, *, arrivals: int = 1, age: int | None = None, is_next: bool = True) -> Row:
-    return Row(
-        step, 1e-3, step if age is None else age, arrivals, 1, False, True, is_next
-    )
+    return Row(step, 1e-3, step if age is None else age, arrivals, 1, False, True, is_next)
 
 
 def marked(rows: list[tuple[Row, dict[str, float]]]) -> dict[str, Mark]:

@@ -85,10 +85,30 @@ def low_foot(view: HistoryView) -> Candidate | None:
     return suspect("UPD005/foot", rate=highest, initial=initial, n=n, step=view.updates)
 
 
+def idle_schedule(view: HistoryView) -> Candidate | None:
+    """A schedule that is still at the foot of its warm-up after many updates."""
+    initial, rates = view.facts.initial_rate, view.history.rates
+    if initial is None or len(rates) < limit("UPD005", "updates"):
+        return None
+    values = {rate for _, rate in rates}
+    rate = values.pop()
+    if values or rate == 0 or rate >= initial:
+        return None
+    severity = "note" if view.goes_well else None
+    return suspect("UPD005", rate=rate, initial=initial, n=len(rates), step=0, severity=severity)
+
+
 def below_zero(view: HistoryView) -> Candidate | None:
     """A learning rate below 0: steps go up the loss."""
     first = next(((step, rate) for step, rate in view.history.rates if rate < 0), None)
     return None if first is None else suspect("LOS009/rate", rate=first[1], step=first[0])
 
 
-CAUSES: tuple[Cause, ...] = (zero_rate, zero_start, faint_rate, low_foot, below_zero)
+CAUSES: tuple[Cause, ...] = (
+    zero_rate,
+    zero_start,
+    faint_rate,
+    low_foot,
+    idle_schedule,
+    below_zero,
+)

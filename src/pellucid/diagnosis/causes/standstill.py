@@ -1,4 +1,4 @@
-"""Causes of a model that is, after all of its updates, still the one of the start."""
+"""Causes of too short steps: the model is, after all of its updates, still the one of the start."""
 
 from __future__ import annotations
 
@@ -12,12 +12,75 @@ from pellucid.diagnosis.causes.rates import tears
 from pellucid.diagnosis.finding import limit
 from pellucid.diagnosis.logs.statistics import noise
 
+#: Steps before this update may be small on purpose.
+_FIRST_UPDATES = 10
 #: A smaller distance of two predictions in single precision may be rounding.
 _ROUNDING = 3e-8
 #: The first losses whose mean is compared with that of the last ones.
 _FIRST = 5
 #: The gradient norms at either end of a training that are compared.
 _FEW_NORMS = 5
+
+
+def too_low(view: HistoryView) -> Candidate | None:
+    """Full-size steps that hardly move the weights, and little learnt."""
+    start = view.warm_up_end
+    update = _usual_near_full_rate(view, start)
+    effective = view.usual("update.effective_step", after=start)
+    least = limit("OPT007", "update")
+    learns_little = view.learnt is not None and view.learnt < limit("OPT007", "learnt")
+    learns_little = learns_little or view.above_frequencies
+    if update is None or update > least or not learns_little or view.updates < start + 20:
+        return None
+    if not view.fresh or not view.learns_tokens or (view.rose or 0) > limit("OPT005", "rise"):
+        return None
+    first = view.first("update.effective_step") if effective is None else effective
+    if first is not None and first < limit("OPT007", "step"):
+        return None
+    likely = 0.9 if update < least / 2 else 0.7
+    return suspect("OPT007", likely, update=update, effective=effective, rate=view.rate, step=start)
+
+
+def _usual_near_full_rate(view: HistoryView, start: int) -> float | None:
+    """The median update, of the weights' size, where the rate is half of its highest or more.
+
+    The foot of a cosine says nothing of its peak: of a schedule with restarts, half of the looks
+    fall on rates that are meant to be small. If no look fell near the peak, each step that the
+    ledger saw is set against the rate of its own update. First steps may be small on purpose, as
+    RAdam's, which has too few gradients yet (Liu et al. 2020, 1908.03265).
+
+    Args:
+        view: The history.
+        start: The first update past warm-up.
+    """
+    rates = dict(view.history.rates)
+    highest = max(rates.values(), default=0.0)
+    near = [
+        reading.value
+        for reading in view.readings("update.ratio")
+        if reading.step >= max(start, _FIRST_UPDATES)
+        and rates.get(reading.step, highest) >= highest / 2
+    ]
+    if near:
+        return statistics.median(near)
+    mark = view.history.marks.get("stride")
+    strides = zip(mark.steps, mark.values, strict=False) if mark else ()
+    scaled = [
+        stride * highest / rates[step]
+        for step, stride in strides
+        if step >= _FIRST_UPDATES and rates.get(step)
+    ]
+    return statistics.median(scaled) if len(scaled) >= limit("OPT005", "strides") else None
+
+
+def slow_groups(view: HistoryView) -> Candidate | None:
+    """A new model most of whose weights have next to nothing of the highest rate."""
+    share = view.facts.slow
+    if share is None or share < limit("OPT007", "share") or not view.fresh:
+        return None
+    return suspect(
+        "OPT007/groups", share=share, step=0, severity="note" if view.goes_well else None
+    )
 
 
 def motionless_model(view: HistoryView) -> Candidate | None:
@@ -134,4 +197,4 @@ def _shrinkage_of_gradients(view: HistoryView) -> float | None:
     return last / first if first > 0 else None
 
 
-CAUSES: tuple[Cause, ...] = (motionless_model, swollen_memory)
+CAUSES: tuple[Cause, ...] = (too_low, slow_groups, motionless_model, swollen_memory)

@@ -169,19 +169,6 @@ def no_movement(view: HistoryView) -> Candidate | None:
     )
 
 
-def idle_schedule(view: HistoryView) -> Candidate | None:
-    """A schedule that is still at the foot of its warm-up after many updates."""
-    initial, rates = view.facts.initial_rate, view.history.rates
-    if initial is None or len(rates) < limit("UPD005", "updates"):
-        return None
-    values = {rate for _, rate in rates}
-    rate = values.pop()
-    if values or rate == 0 or rate >= initial:
-        return None
-    severity = "note" if view.goes_well else None
-    return suspect("UPD005", rate=rate, initial=initial, n=len(rates), step=0, severity=severity)
-
-
 def coupled_decay(view: HistoryView) -> Candidate | None:
     """Weight decay in the gradient of Adam, as large as the gradient itself."""
     mark = view.often("pull", 0.5)
@@ -297,7 +284,6 @@ CAUSES: tuple[Cause, ...] = (
     no_movement,
     Sighting("NUM001/rounded", "rounded"),
     Sighting("UPD004", "rates"),
-    idle_schedule,
     coupled_decay,
     at_rest,
     lost_moments,
