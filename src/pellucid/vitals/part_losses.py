@@ -59,8 +59,8 @@ class Losses:
         """Add a loss, without waiting for it; a loss of several numbers counts as their mean.
 
         Args:
-            loss: The loss. It is that of the last update, if the model ran in that one, and has
-                not run since.
+            loss: The loss: of the last update, if the model ran in that one and has not run
+                since.
             first_batch: Knows whether the model has run since the last update.
         """
         self.n_added += 1

@@ -204,7 +204,7 @@ def alike(ids: Int[Tensor, "rows time"], prompts: Int[Tensor, "rows start"]) -> 
 
 
 def begin_alike(ids: Int[Tensor, "rows time"], prompts: Int[Tensor, "n start"]) -> bool:
-    """Whether each row begins with one of the prompts, and goes on behind it, in any order."""
+    """Whether each row begins with one of the prompts and is longer, in any order."""
     starts = ids[:, : prompts.shape[1]]
     if ids.shape[1] <= prompts.shape[1] or starts.numel() * len(prompts) > _MOST:
         return False

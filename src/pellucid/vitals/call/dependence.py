@@ -60,7 +60,7 @@ class Repetition:
         tokens after it either.
 
         Args:
-            arguments: Those of the call.
+            arguments: The call's.
             before: Its outputs.
             starts: For each row, the place before which all tokens change.
         """

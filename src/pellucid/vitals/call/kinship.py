@@ -53,7 +53,7 @@ def kinship_of_masked(
 ) -> Float[Tensor, " 10"] | None:
     """The kinship of masked tokens and the others, how often two of the former are equal, and more.
 
-    The last eight numbers are those of `neighbours_in_text`.
+    The last eight numbers come from `neighbours_in_text`.
 
     Of labels drawn by lot from V tokens, one pair in V is equal. None without labels of tokens; NaN
     if no one id stands at more than half of the places that are paid for, or if it is a label.
@@ -82,11 +82,11 @@ def kinship_of_masked(
 def neighbours_in_text(
     ids: Int[Tensor, "rows time"], targets: Int[Tensor, " n"], is_text: Bool[Tensor, "rows time"]
 ) -> Float[Tensor, " 8"]:
-    """How much oftener the text holds the id beside a target than the ids beside that one.
+    """How much oftener the text holds a neighbour of a target's id than the ids next to it.
 
-    Masked tokens come from the text around them, so that many stand there too. If an offset was
-    added to them, their neighbour in the vocabulary does instead, and neither the target itself nor
-    the next neighbour. Frequencies that fall along the vocabulary make no such peak.
+    Masked tokens come from the text around them, so the text holds many of them. If an offset was
+    added to them, it holds their neighbour in the vocabulary instead, and neither the target itself
+    nor the next neighbour. Frequencies that fall along the vocabulary make no such peak.
 
     Args:
         ids: The ids that the model reads.
@@ -95,7 +95,7 @@ def neighbours_in_text(
 
     Returns:
         For the neighbour below and then the one above: the sum of the differences to the target
-        and that of their squares, and those to the next neighbour.
+        and of their squares, and the same to the next neighbour.
     """
     text = where(is_text, ids, -1).flatten().sort().values
     is_new = (targets >= 0) & (targets != targets.roll(1))

@@ -81,7 +81,7 @@ class PromptAnswers:
             self._calls.append((ids[:_ROWS].clone(), labels[:_ROWS].detach().clone()))
 
     def share_without_end(self, ends: Collection[int]) -> float | None:
-        """The share of answers behind which neither an end nor another closing token stands.
+        """The share of answers that neither an end nor another closing token follows.
 
         A closing token is among the last two of half of the answers, and within next to none. None
         if few answers are followed by something else than an end: so they stop within their row.

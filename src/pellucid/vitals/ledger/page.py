@@ -63,7 +63,7 @@ _STAYED = 0.02
 #: Two gradients are one from this cosine on. One is another's in place of its own if its own one is
 #: further away than that of rounding and clipping.
 _SAME, _OTHER = 1 - 1e-9, 1 - 1e-4
-#: Weights are pulled to those of the start if a write has this cosine, or more, with the way back.
+#: Weights are pulled to the first ones if a write has this cosine, or more, with the way back.
 _BACK = 0.99
 #: A checksum has so many bits, which a float64 holds exactly.
 _BITS = 52
@@ -263,7 +263,7 @@ def _pulled(gap: Tensor, last: Tensor, start: Tensor | None) -> Tensor:
     0 of a write that goes elsewhere, and without one; -1 if the start is not known.
 
     Args:
-        gap: What was written between two updates.
+        gap: The change between two updates.
         last: The weights before it.
         start: The weights at the start.
     """
