@@ -29,14 +29,16 @@ class UnheldWeights:
         self, parameters: Mapping[str, nn.Parameter], optimisers: Sequence[Optimizer]
     ) -> None:
         groups = [group for optimiser in optimisers for group in optimiser.param_groups]
-        held = {id(parameter) for group in groups for parameter in group["params"]}
+        watched_ids = {id(parameter) for group in groups for parameter in group["params"]}
         self._weights = {
-            name: parameter for name, parameter in parameters.items() if id(parameter) not in held
+            name: parameter
+            for name, parameter in parameters.items()
+            if id(parameter) not in watched_ids
         }
         # without an optimiser the loop alone knows what steps
         self._sums = {n: _sums(p) for n, p in self._weights.items()} if optimisers else {}
 
-    def moved(self) -> tuple[str, ...]:
+    def names_of_moved(self) -> tuple[str, ...]:
         """The names of those that are no longer as they were."""
         weights = self._weights
         return tuple(

@@ -124,7 +124,9 @@ class WatchReport:
         marks = marks if ranks is None else {**marks, **ranks.marks}
         report = None if ranks is None else ranks.report
         unheld = self._unheld
-        moved_names = None if unheld is None else self.guard("unheld weights", unheld.moved)
+        moved_names = (
+            None if unheld is None else self.guard("unheld weights", unheld.names_of_moved)
+        )
         return WatchState(
             self._judge,
             self._anatomy,

@@ -100,14 +100,16 @@ def neighbours_in_text(
     text = where(is_text, ids, -1).flatten().sort().values
     is_new = (targets >= 0) & (targets != targets.roll(1))
     # all copies of a word may be masked, so each id counts once
-    holds = {
+    is_in_text = {
         d: (searchsorted(text, targets + d, right=True) > searchsorted(text, targets + d)) & is_new
         for d in range(-2, 3)
     }
     differences = [
-        holds[side].double() - holds[other].double() for side in (-1, 1) for other in (0, 2 * side)
+        is_in_text[side].double() - holds[other].double()
+        for side in (-1, 1)
+        for other in (0, 2 * side)
     ]
-    return stack([f(d) for d in differences for f in (Tensor.sum, _sum_of_squares)])
+    return stack([f(d) for shift in differences for f in (Tensor.sum, _sum_of_squares)])
 
 
 def _sum_of_squares(numbers: Tensor) -> Tensor:

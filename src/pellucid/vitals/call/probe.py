@@ -157,10 +157,10 @@ class CallProbe:
             return notes.signs() | {"call.random": random}
         signs = notes.signs() | target_rows.judge_outputs(arguments, tokens, targets, before)
         n_changed = count_changed(arguments.inputs)
-        moved = float(changes[:n_changed].max())
-        if not moved and is_text and self._may_take(1):
-            moved = self._repeat.move_of_all(arguments, before, n_changed)
-        signs |= self._drop_hidden({"call.inputs": moved})
+        largest_change = float(changes[:n_changed].max())
+        if not largest_change and is_text and self._may_take(1):
+            largest_change = self._repeat.move_of_all(arguments, before, n_changed)
+        signs |= self._drop_hidden({"call.inputs": largest_change})
         if self._repeat.mixes_rows or len(arguments.inputs) == 1:
             return signs
         if arguments.reads_rows_first or (aligned is not None and aligned.is_clear):

@@ -92,10 +92,10 @@ class PromptAnswers:
         answers = [answer for ids, labels in self._calls for answer in _stopping(ids, labels, ends)]
         if len(answers) < _FEWEST or not ends:
             return None
-        inside = Counter(token for answer in answers for token in {*answer[:-_LAST]})
+        n_earlier = Counter(token for answer in answers for token in {*answer[:-_LAST]})
         last = Counter(token for answer in answers for token in {*answer[-_LAST:]})
         is_closed = any(
-            2 * n >= len(answers) and inside[token] <= _COMMON * len(answers)
+            2 * n >= len(answers) and n_earlier[token] <= _COMMON * len(answers)
             for token, n in last.items()
         )
         n_open = sum(not {*ends} & {*answer[-_LAST:]} for answer in answers)

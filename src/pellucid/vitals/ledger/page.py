@@ -64,7 +64,7 @@ _STAYED = 0.02
 #: further away than that of rounding and clipping.
 _SAME, _OTHER = 1 - 1e-9, 1 - 1e-4
 #: Weights are pulled to the first ones if a write has this cosine, or more, with the way back.
-_BACK = 0.99
+_PULL_COSINE = 0.99
 #: A checksum has so many bits, which a float64 holds exactly.
 _BITS = 52
 
@@ -269,9 +269,9 @@ def _pulled(gap: Tensor, last: Tensor, start: Tensor | None) -> Tensor:
     """
     if start is None:
         return gap.new_full((len(gap),), -1.0)
-    way = start.double() - last
-    share = _rms(gap) / _rms(way).clamp_min(1e-300)
-    return torch.where(_cosine(gap, way) >= _BACK, share, 0.0)
+    to_start = start.double() - last
+    share = _rms(gap) / _rms(to_start).clamp_min(1e-300)
+    return torch.where(_cosine(gap, to_start) >= _PULL_COSINE, share, 0.0)
 
 
 def _rounded(before: Tensor, change: Tensor, gap: Tensor) -> Tensor:
