@@ -109,7 +109,7 @@ def neighbours_in_text(
         for side in (-1, 1)
         for other in (0, 2 * side)
     ]
-    return stack([f(d) for shift in differences for f in (Tensor.sum, _sum_of_squares)])
+    return stack([f(d) for d in differences for f in (Tensor.sum, _sum_of_squares)])
 
 
 def _sum_of_squares(numbers: Tensor) -> Tensor:
