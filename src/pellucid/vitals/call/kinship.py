@@ -105,7 +105,7 @@ def neighbours_in_text(
         for d in range(-2, 3)
     }
     differences = [
-        is_in_text[side].double() - holds[other].double()
+        is_in_text[side].double() - is_in_text[other].double()
         for side in (-1, 1)
         for other in (0, 2 * side)
     ]
