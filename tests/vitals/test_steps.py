@@ -185,7 +185,8 @@ def test_a_projection_beside_one_that_is_called_is_left_out_on_purpose(
     reads_weights: bool, takes_part: bool
 ) -> None:
     model = nn.ModuleDict({"block": TwoWays(reads_weights=reads_weights)})
-    gradients = Gradients(cast("Any", SimpleNamespace(model=model, parameters={}, sharing={})), [])
+    no_blocks = SimpleNamespace(model=model, parameters={}, sharing={}, block_of=lambda name: None)
+    gradients = Gradients(cast("Any", no_blocks), [])
     called = {"block"} | ({"block.local"} if not reads_weights else set[str]())
     gradients.called_modules = frozenset(called)
     assert gradients._takes_part("block.other.weight") == takes_part  # pyright: ignore[reportPrivateUsage]

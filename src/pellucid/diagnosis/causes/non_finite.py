@@ -85,15 +85,12 @@ def _mostly_zero(view: HistoryView) -> Candidate | None:
     """
     steps = [reading.value for reading in view.readings("update.effective_step", last_step=12)]
     eps, zeros = view.facts.eps, view.first("gradient.zeros")
-    if zeros is not None and zeros <= limit("NUM009", "zeros"):
-        return None
     if len(steps) < 3 or eps is None or eps > 1e-6 or view.facts.frozen:
         return None
     if not (0 < steps[0] < 0.5 and max(steps[1:]) < 0.2):
         return None
-    zeros = view.first("gradient.zeros")
     if zeros is not None and zeros < limit("NUM009", "first"):
-        return None  # such gradients were not 0: RAdam's first steps are that short, and others
+        return None
     return suspect("NUM009/first step", first=steps[0], eps=eps, step=1)
 
 
