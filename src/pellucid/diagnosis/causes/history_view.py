@@ -179,9 +179,12 @@ class HistoryView:
 
     @property
     def fresh(self) -> bool:
-        """Whether training began with an untrained model, judged by its loss."""
+        """Whether training began with an untrained model, judged by its loss.
+
+        A trained one begins 1 nat below guessing, or at half of it if there are few classes.
+        """
         start, guessing = self.start, self.guessing
-        unlike = start is None or guessing is None or start > guessing - 1
+        unlike = start is None or guessing is None or start > max(guessing - 1, guessing / 2)
         return unlike and not self.facts.pretrained
 
     @property

@@ -43,7 +43,10 @@ def too_high(view: HistoryView) -> Candidate | None:
     if excess is not None:
         effect = f"the loss stayed {excess:.2g} nats above that of the first batch"
         runaways["above"] = excess, effect
-    is_sure = is_far or is_lost or excess is not None or _rises(view) or large_update is not None
+    shows = excess is not None or _rises(view)
+    if _has_adapters(view) and not (shows or is_hurt):
+        return None  # of a few new weights, the size of a step says little
+    is_sure = is_far or is_lost or shows or large_update is not None
     if len(runaways) < (1 if is_sure else _ENOUGH):
         return None
     likely = 0.5 + 0.1 * len(runaways) + (0.15 if is_hurt else 0)
