@@ -185,7 +185,9 @@ def _embeds(model: nn.Module, size: int) -> bool:
 def _balance(gradient: Tensor, logits: Tensor) -> tuple[float | None, float | None]:
     """What places that pull one token, or push all tokens one way, add up to; untouched tokens."""
     g, z = gradient.flatten(0, -2), logits.flatten(0, -2)
-    places = (g != 0).any(-1).nonzero()[:, 0]
+    sizes = g.abs().amax(-1)
+    # a distance from the model of the start begins with rounding errors alone
+    places = (sizes > _ROUNDING * sizes.amax()).nonzero()[:, 0]
     places = places[:: max(1, len(places) // _BALANCED)]
     if not len(places) or g.shape[-1] < _FEWEST:
         return None, None
