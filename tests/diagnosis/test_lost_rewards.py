@@ -106,10 +106,6 @@ FAULTS: dict[str, tuple[str, History]] = {
             betas=(0.9, 0.999),
         ),
     ),
-    "answers that all stop at one length": (
-        "DAT019",
-        history("", [2.0] * UPDATES, signs={"batch.cut_length": 12.0}, has_prompts=True),
-    ),
     "parts of an update that add up": (
         "LOS007",
         history(

@@ -40,11 +40,6 @@ def _is_always_as_long(view: HistoryView) -> bool:
     return mark is None or mark.share > limit("DAT015", "same")
 
 
-def _cuts_answers(view: HistoryView) -> bool:
-    """Whether rows of one length hold answers: prompts are not paid for."""
-    return bool(view.facts.has_prompts) and _is_always_as_long(view)
-
-
 def _is_new_to_text(view: HistoryView) -> bool:
     """Whether new weights learn tokens from a causal model's loss: a masked one pays for few."""
     return view.fresh and view.learns_tokens and not view.readings("call.right")
@@ -265,7 +260,6 @@ CAUSES: tuple[Cause, ...] = (
     one_token,
     Comparison("DAT015", "batch.length", ("<", "length"), n=1),
     Comparison("DAT015/cut", "batch.cut_length", ("<", "cut"), n=1, condition=_is_always_as_long),
-    Comparison("DAT019/cut", "batch.cut_length", (">", 0.0), n=1, condition=_cuts_answers),
     Comparison("LOS030", "targets.easiness", (">", "share"), n=1),
     Comparison("DAT030", "targets.renamed", (">", "share"), n=1),
     Comparison("DAT030/masked", "targets.moved", (">", "errors"), n=1),
