@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from itertools import pairwise
+from typing import Any
 
 from pellucid.diagnosis.causes.candidate import Candidate, Cause, Comparison, suspect, suspect_mark
 from pellucid.diagnosis.causes.history_view import HistoryView
@@ -84,20 +85,41 @@ def few_rows(view: HistoryView) -> Candidate | None:
         is_meant = not _may_repeat(view) or not (view.fresh or _knows_by_heart(view))
         severity = "note" if is_meant else None
         return suspect("DAT021", times=times, step=mark.first, severity=severity)
-    # and in those after the last look, as the loss tells
-    times = repetitions * view.updates / mark.n_seeable
-    if times < limit("DAT021", "times") or repetitions < limit("DAT021", "few"):
-        return None
     if not (_may_repeat(view) and _knows_by_heart(view)):
         return None
+    few = limit("DAT021", "few")
+    return _as_often_later(view, mark, "DAT021/heart", repetitions, few, end=view.end)
+
+
+def _as_often_later(
+    view: HistoryView,
+    mark: Mark,
+    key: str,
+    repetitions: float,
+    least: float,
+    **further: Any,
+) -> Candidate | None:
+    """Rows that came again, if they come as often in all updates as in those that were looked at.
+
+    Args:
+        view: The history.
+        mark: Of rows that are known.
+        key: Of the finding.
+        repetitions: How often a row had come before.
+        least: As many are needed.
+        further: Other values of the finding.
+    """
+    times = repetitions * view.updates / mark.n_seeable
+    if times < limit("DAT021", "times") or repetitions < least:
+        return None
     return suspect(
-        "DAT021/heart",
-        times=times,
+        key,
         repetitions=repetitions,
+        times=times,
         n=mark.n_seeable,
         of=view.updates,
-        end=view.end,
         step=mark.first,
+        **further,
     )
 
 
@@ -128,17 +150,7 @@ def few_pairs(view: HistoryView) -> Candidate | None:
     if mark is None or mark.n_seen < limit("UPD003", "times") or not view.facts.on_preferences:
         return None
     repetitions = statistics.median(mark.values[-3:])
-    times = repetitions * view.updates / mark.n_seeable
-    if times < limit("DAT021", "times") or repetitions < limit("DAT021", "pairs"):
-        return None
-    return suspect(
-        "DAT021/pairs",
-        repetitions=repetitions,
-        times=times,
-        n=mark.n_seeable,
-        of=view.updates,
-        step=mark.first,
-    )
+    return _as_often_later(view, mark, "DAT021/pairs", repetitions, limit("DAT021", "pairs"))
 
 
 CAUSES: tuple[Cause, ...] = (

@@ -54,13 +54,8 @@ def untrained_share(model: nn.Module) -> float:
     frozen and its decoder learns, or the other way round, they do not count: one line freezes a
     whole stack, and names it.
     """
-    blocks: dict[str, list[nn.Parameter]] = {}
     copies = _copies(model)
-    for name, parameter in model.named_parameters():
-        parts = name.split(".")
-        depth = next((i for i, part in enumerate(parts) if part.isdigit()), None)
-        if depth is not None and parts[0] not in copies:
-            blocks.setdefault(".".join(parts[: depth + 1]), []).append(parameter)
+    blocks = {n: b for n, b in _blocks(model).items() if n.partition(".")[0] not in copies}
     stacks: dict[str, dict[str, list[nn.Parameter]]] = {}
     for name, block in blocks.items():
         stacks.setdefault(name.rpartition(".")[0], {})[name] = block
@@ -69,6 +64,23 @@ def untrained_share(model: nn.Module) -> float:
         blocks = {n: b for n, b in blocks.items() if n.rpartition(".")[0] not in frozen}
     n_untrained = sum(_size(block) for block in blocks.values() if _is_as_drawn(block))
     return n_untrained / max(1, sum(map(_size, blocks.values())))
+
+
+def _blocks(model: nn.Module) -> dict[str, list[nn.Parameter]]:
+    """The weights of each block, by its name: blocks stand in lists, so theirs have a number."""
+    blocks: dict[str, list[nn.Parameter]] = {}
+    for name, parameter in model.named_parameters():
+        parts = name.split(".")
+        depth = next((i for i, part in enumerate(parts) if part.isdigit()), None)
+        if depth is not None:
+            blocks.setdefault(".".join(parts[: depth + 1]), []).append(parameter)
+    return blocks
+
+
+def _matrices_of_blocks(model: nn.Module) -> list[list[nn.Parameter]]:
+    """The matrices of each block that has any."""
+    matrices = ([p for p in block if p.ndim > 1] for block in _blocks(model).values())
+    return [block for block in matrices if block]
 
 
 def _size(block: list[nn.Parameter]) -> int:
@@ -81,7 +93,7 @@ def _is_frozen(block: list[nn.Parameter]) -> bool:
 
 def _is_as_drawn(block: list[nn.Parameter]) -> bool:
     """Whether no weight of a block is trained, and all its vectors are ones or zeros."""
-    if any(parameter.requires_grad or not is_plain(parameter) for parameter in block):
+    if not _is_frozen(block) or not all(map(is_plain, block)):
         return False
     vectors = [parameter.detach() for parameter in block if parameter.ndim == 1]
     return bool(vectors) and all(
@@ -92,14 +104,10 @@ def _is_as_drawn(block: list[nn.Parameter]) -> bool:
 def is_body_frozen(model: nn.Module) -> bool:
     """Whether no matrix of any block is trained: all that learns lies before or behind them.
 
-    Blocks stand in lists, so their weights have a number in their names. Adapters train there.
+    Adapters train there.
     """
-    of_blocks = [
-        parameter
-        for name, parameter in model.named_parameters()
-        if parameter.ndim > 1 and any(part.isdigit() for part in name.split("."))
-    ]
-    return bool(of_blocks) and not any(parameter.requires_grad for parameter in of_blocks)
+    blocks = _matrices_of_blocks(model)
+    return bool(blocks) and all(map(_is_frozen, blocks))
 
 
 def has_adapters(model: nn.Module) -> bool:
@@ -108,14 +116,9 @@ def has_adapters(model: nn.Module) -> bool:
     Source:
         Hu et al. 2021 (2106.09685); Houlsby et al. 2019 (1902.00751): a few percent of a block
     """
-    blocks: dict[str, list[nn.Parameter]] = {}
-    for name, parameter in model.named_parameters():
-        parts = name.split(".")
-        depth = next((i for i, part in enumerate(parts) if part.isdigit()), None)
-        if depth is not None and parameter.ndim > 1:
-            blocks.setdefault(".".join(parts[: depth + 1]), []).append(parameter)
     shares = [
-        sum(p.numel() for p in block if p.requires_grad) / _size(block) for block in blocks.values()
+        _size([parameter for parameter in block if parameter.requires_grad]) / _size(block)
+        for block in _matrices_of_blocks(model)
     ]
     return bool(shares) and all(0 < share < _ADAPTER for share in shares)
 

@@ -67,11 +67,9 @@ class Repetition:
         is_earlier = torch.zeros(arguments.inputs.shape[:2], dtype=torch.bool)
         for row, start in enumerate(starts):
             is_earlier[row, :start] = True
-        variant = with_changes(arguments, arguments.ids, is_earlier.to(arguments.inputs.device))
-        after = None if variant is None else self(variant)
-        if after is None or after.shape != before.shape:
+        changes = self._changes(arguments, before, is_earlier)
+        if changes is None:
             return None
-        changes = change(before, after)
         return max(float(changes[row, start:].max()) for row, start in enumerate(starts))
 
     def move_of_all(self, arguments: Arguments, before: Tensor, n_rows: int) -> float:
@@ -80,17 +78,22 @@ class Repetition:
         The call's mask may hide a part of each row on purpose, as one of two texts.
 
         Args:
-            arguments: Those of the call.
+            arguments: The call's.
             before: Its outputs.
             n_rows: So many rows change.
         """
         is_changed = torch.zeros(arguments.inputs.shape[:2], dtype=torch.bool)
         is_changed[:n_rows] = True
+        changes = self._changes(arguments, before, is_changed)
+        return 0.0 if changes is None else float(changes[:n_rows].max())
+
+    def _changes(self, arguments: Arguments, before: Tensor, is_changed: Tensor) -> Tensor | None:
+        """How far outputs move if some tokens change; None if none can."""
         variant = with_changes(arguments, arguments.ids, is_changed.to(arguments.inputs.device))
         after = None if variant is None else self(variant)
         if after is None or after.shape != before.shape:
-            return 0.0
-        return float(change(before, after)[:n_rows].max())
+            return None
+        return change(before, after)
 
     def randomness(self, arguments: Arguments, before: Tensor) -> float:
         """How far the outputs are from those of the same call before, of their size.

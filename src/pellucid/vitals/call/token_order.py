@@ -141,8 +141,9 @@ def scattered(
     is_paid = targets != IGNORED
     if ids.shape != targets.shape or int(is_paid.sum()) < _FEWEST_SCATTERED:
         return 0.0, -1
-    usual = targets[is_paid].mode().values
-    paid, is_usual = targets[is_paid], ids == usual
+    paid = targets[is_paid]
+    usual = paid.mode().values
+    is_usual = ids == usual
     # places that hold it in all rows are a form's, such as a first digit, if others hardly do
     is_target = (targets == usual) & is_paid
     others = is_target.sum(0) < _EVERYWHERE * is_paid.sum(0)
