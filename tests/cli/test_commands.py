@@ -483,6 +483,17 @@ def test_drawing_a_preset_loads_no_torch() -> None:
     assert subprocess.run([sys.executable, "-c", script], capture_output=True).returncode == 0
 
 
+def test_no_cycles_are_looked_for_when_the_process_ends() -> None:
+    script = (
+        "import atexit, gc, sys\n"
+        "atexit.register(lambda: print(gc.get_freeze_count() > 0))\n"  # after main's
+        "sys.argv[1:] = ['draw', 'gpt2', '--json']\n"
+        "from pellucid.cli import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+    assert done.stdout.endswith(b"True\n")
+
+
 # -- attach and verify-resume
 
 

@@ -296,6 +296,17 @@ def test_updates_are_timed_with_their_optimiser_and_move_nothing(
     assert all(torch.equal(weight, untimed[name]) for name, weight in timed.items())
 
 
+def test_a_run_by_minutes_loses_no_time_with_updates_that_are_only_timed(
+    tmp_path: Path, steps: list[bool]
+) -> None:
+    text = [write_text(tmp_path / "text")]
+    settings = [*TINY, "text.held_out=0.2"]
+    pellucid.train(text, out=tmp_path / "run", minutes=0.005, settings=settings, show=False)
+    assert steps
+    assert not any(steps)
+    assert 0 < json.loads((tmp_path / "run" / "plan.json").read_text())["total_steps"] < 10**5
+
+
 def test_a_vocabulary_larger_than_the_tokenizer_is_kept_and_a_smaller_refused(
     tmp_path: Path,
 ) -> None:

@@ -7,6 +7,8 @@
 from __future__ import annotations
 
 import argparse
+import atexit
+import gc
 import logging
 import os
 import sys
@@ -93,6 +95,8 @@ def main(words: Sequence[str] | None = None) -> int:
             with handled(ENDING, ending):
                 return _answer(words, ending)
         take(ENDING, ending)
+        # what lives at the end goes with the process: looking for cycles in it takes half a second
+        atexit.register(gc.freeze)
         try:
             code = _answer(sys.argv[1:], ending)
         except SystemExit as stop:  # flags that cannot be parsed, or --help

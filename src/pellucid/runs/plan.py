@@ -201,6 +201,9 @@ def measure_step(run: config.Run, plan: config.Plan, model: Transformer, task: T
     The first update fetches memory and loads code; the median of the others counts. The batch is
     made once: if the model writes answers and a reward judges them, making it takes the longest.
 
+    A run by minutes soon plans again, and has no time to lose: one forward pass is timed, and a
+    backward pass is taken to cost twice that.
+
     Args:
         run: the config.
         plan: the device and the precision.
@@ -208,18 +211,23 @@ def measure_step(run: config.Run, plan: config.Plan, model: Transformer, task: T
         task: makes the batch, and has the objective.
     """
     settings = run.training
-    # the training gets an optimiser of its own: the state of this one is thrown away
-    optimiser = assemble_optimiser(run.optimiser, model.named_parameters(), penalties=run.penalties)
-    # every forward pass moves the running statistics of norms, and these passes must not
-    saved_buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
-    update_seconds: list[float] = []
-    n_compiling = 1 if plan.compile else 0  # the first pass waits for the compiler
     batch_start = time.perf_counter()
     batch = task.batch(0, settings.batch_size)
     # one rank alone computes its own share
     n_data = run.parallel.count_data_ranks(plan.ranks)
     batch = batch.part(slice(batch.rows // n_data))
     plan = replace(plan, parts=(plan.parts or settings.accumulation) // n_data, ranks=1)
+    batch_seconds = time.perf_counter() - batch_start
+    parts = plan.parts or 1
+    if isinstance(settings.budget, config.Minutes) and not plan.compile:
+        forward = _measure_forward(model, task, batch, parts, plan)
+        return StepSeconds(batch_seconds + 3 * forward, forward)
+    # the training gets an optimiser of its own: the state of this one is thrown away
+    optimiser = assemble_optimiser(run.optimiser, model.named_parameters(), penalties=run.penalties)
+    # every forward pass moves the running statistics of norms, and these passes must not
+    saved_buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    update_seconds: list[float] = []
+    n_compiling = 1 if plan.compile else 0  # the first pass waits for the compiler
     stepper = Stepper(
         model,
         task.objective,
@@ -230,7 +238,6 @@ def measure_step(run: config.Run, plan: config.Plan, model: Transformer, task: T
         closed=True,
         has_dropout=lambda step: not settings.dropout_from_epoch,  # as the first updates
     )
-    batch_seconds = time.perf_counter() - batch_start
     while _continue_timing(update_seconds[n_compiling:]):
         started = time.perf_counter()
         stepper.update(batch, step=0, factor=1.0)
@@ -239,7 +246,6 @@ def measure_step(run: config.Run, plan: config.Plan, model: Transformer, task: T
     with torch.no_grad():
         for name, buffer in model.named_buffers():
             buffer.copy_(saved_buffers[name])
-    parts = plan.parts or 1
     if plan.compile and batch.rows > 2 * parts:
         # with fewer rows the compiler learns that evaluations have any number of rows
         _measure_forward(model, task, batch.part(slice(batch.rows - parts)), parts, plan)
