@@ -14,7 +14,7 @@ from pellucid.vitals.schedule import KINDS, Kind, LookSchedule
 
 #: Seconds of an update, and of a look of each kind: of `nano`, and of something tiny.
 NANO: tuple[float, dict[Kind, float]] = (0.4, {"gradients": 0.012, "inside": 0.18})
-TINY: tuple[float, dict[Kind, float]] = (0.004, {"gradients": 0.003, "inside": 0.03})
+TINY: tuple[float, dict[Kind, float]] = (0.004, {"gradients": 0.003, "inside": 0.024})
 
 
 class Clock:
@@ -83,6 +83,14 @@ def test_of_tiny_updates_looks_on_credit_are_paid_off_after_a_thousand(clock: Cl
     assert made["inside"][:2] == [1, 4]
     assert not any(4 < step < 1000 for step in made["inside"])
     assert made["inside"][-1] > 6000
+
+
+def test_a_fifth_of_the_share_stays_for_what_no_clock_counts(clock: Clock) -> None:
+    rounds = LookSchedule(0.05, torch.device("cpu"))
+    assert rounds.max_share == 0.05
+    clock.now += 100
+    assert rounds.fits(4.0, 100.0)
+    assert not rounds.fits(4.1, 100.0)
 
 
 def test_without_a_bound_every_look_is_made(clock: Clock) -> None:

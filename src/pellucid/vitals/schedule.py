@@ -26,6 +26,9 @@ _REPEAT_AFTER, _MAX_REPETITIONS = 3, 2
 _UPDATES, _MAX_UPDATES, _SECONDS = 100, 1000, 20.0
 #: Updates between two questions whether the budget pays for a reading that is due: each costs time.
 _RETRIED = 8
+#: The part of the largest overhead that is spent: the clock does not count what watching drives out
+#: of the processor's caches, and by processor time it costs up to a quarter more.
+_SPENT = 0.8
 #: What every update costs takes at most this part of the budget from the readings.
 _MOST_USUAL = 0.5
 
@@ -42,9 +45,11 @@ class LookSchedule:
         self.clock = Clock()
         self._device = device
         #: the largest share of the training's time; None for no bound
-        self.share = max_overhead
+        self.max_share = max_overhead
+        #: the share that readings and what every update needs may take by the clock
+        self.share = None if max_overhead is None else _SPENT * max_overhead
         self._budgets = {
-            kind: OverheadBudget(None if max_overhead is None else max_overhead * _SHARES[kind])
+            kind: OverheadBudget(None if self.share is None else self.share * _SHARES[kind])
             for kind in KINDS
         }
         self._next: dict[Kind, int] = dict.fromkeys(KINDS, 1)

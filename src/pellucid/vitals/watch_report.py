@@ -191,7 +191,7 @@ class WatchReport:
         lines = self.guard("the report", lambda: [format_row(row) for row in self.summary()]) or []
         lines += [f"switched off: {part}: {error}" for part, error in self.guard.off.items()]
         lines += filter(None, [self.first_call.message()])
-        return "\n".join((*lines, self.cost.message(self._schedule.share)))
+        return "\n".join((*lines, self.cost.message(self._schedule.max_share)))
 
     def state_dict(self) -> dict[str, Any]:
         """The windows that words depend on, as plain values, to resume a training."""
