@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from string import Formatter
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -211,3 +211,8 @@ def test_every_sentence_is_used_and_belongs_to_a_code() -> None:
     for key in read_words():
         assert key.partition("/")[0] in read_codes()
         assert any(f'"{key}"' in source for source in sources), key
+
+
+def test_what_is_no_history_is_refused_with_what_makes_one() -> None:
+    with pytest.raises(ConfigError, match=r"got str.*history_of_log\(path\)"):
+        diagnosis.diagnose(cast("Any", "train.log"))

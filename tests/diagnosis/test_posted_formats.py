@@ -64,6 +64,17 @@ from pellucid.diagnosis.logs.parsers import rows_in
             'INFO | train_inner | {"update": 0.1, "loss": "2.5", "num_updates": "100"}',
             {"loss": 2.5, "step": 100},
         ),
+        ("\t Val. Loss: 2.5 |  Val. PPL: 12.182", {"val_loss": 2.5}),
+        ("\t Train loss/train/total: 2.5", {"train_loss": 2.5}),
+        (
+            "\t Train lr-DecoupledAdamW/group0: 0.5, loss 2",
+            {"lr_decoupledadamw_group0": 0.5, "loss": 2},
+        ),
+        ("    optim/total_grad_norm=0.5 loss=2", {"total_grad_norm": 0.5, "loss": 2}),
+        ("10: loss=2.5", {"step": 10, "loss": 2.5}),
+        ("loss=4.5, nll_loss=4, ppl=16.05, num_updates=9", {"loss": 3.11916, "step": 9}),
+        ("loss=4.5, nll_loss=4, ppl=54.60, num_updates=9", {"loss": 4.5, "step": 9}),
+        ("loss=4.5, nll_loss=0, ppl=1.00, num_updates=9", {"loss": 4.5, "step": 9}),
         (
             "{\u2018loss\u2019: 1.453, \u2018grad_norm\u2019: 2.5}",
             {"loss": 1.453, "norm": 2.5},
@@ -127,3 +138,55 @@ def test_the_first_row_of_a_later_part_is_no_first_loss(
     file.write_text("\n".join(f"step {first + i} loss {27.4 - i / 30:.3f}" for i in range(30)))
     codes = [finding.code for finding in diagnose(history_of_log(file))]
     assert ("INI001" in codes) is is_named
+
+
+EPOCHS = {
+    "tutorial": "Epoch [{epoch}/4], Step [{step}/90], Loss: {loss:.4f}",
+    "bar": "Epoch {epoch}: 5%|# | {place}/9 [00:01<00:02, 9.3it/s, train_loss_step={loss:.3f}]",
+    "one line": "epoch: {epoch} step: {step}, loss is {loss:.4f}",
+    "no epoch": "Epoch Step: {step} | Accumulation Step: 7 | Loss: {loss:.2f} | Tokens: 3000",
+}
+
+
+def _epoch_lines(line: str, losses: list[float], n_rows: int) -> str:
+    return "\n".join(
+        line.format(
+            epoch=row // n_rows, place=row % n_rows, step=10 * (row % n_rows + 1), loss=loss
+        )
+        for row, loss in enumerate(losses)
+    )
+
+
+@pytest.mark.parametrize("style", EPOCHS)
+def test_updates_that_are_counted_anew_in_each_epoch_are_counted_through(
+    style: str, tmp_path: Path
+) -> None:
+    losses = [3 + 5 * math.exp(-row / 8) for row in range(27)]
+    file = tmp_path / "train.log"
+    file.write_text(_epoch_lines(EPOCHS[style], losses, 9), encoding="utf-8")
+    history = history_of_log(file)
+    assert [loss for _, loss in history.losses] == pytest.approx(losses, abs=0.01)
+    steps = [step for step, _ in history.losses]
+    first, stride = (0, 1) if style == "bar" else (10, 10)
+    assert steps == [first + stride * row for row in range(27)]
+    assert not diagnose(history)
+
+
+def test_a_count_that_begins_anew_with_the_loss_is_another_training(tmp_path: Path) -> None:
+    losses = [3 + 5 * math.exp(-row / 3) for row in range(9)]
+    file = tmp_path / "train.log"
+    file.write_text(_epoch_lines(EPOCHS["no epoch"], losses * 2, 9), encoding="utf-8")
+    assert [step for step, _ in history_of_log(file).losses] == [10 * row for row in range(1, 10)]
+    again = "step {step} epoch {place} loss {loss}"  # resumed: the epoch falls too
+    file.write_text(_epoch_lines(again, losses * 2, 9), encoding="utf-8")
+    assert len(history_of_log(file).losses) == 9
+
+
+def test_numbers_in_front_of_lines_are_ranks_only_if_they_come_again(tmp_path: Path) -> None:
+    file = tmp_path / "train.log"
+    lines = [f"{row}: loss={9 - row / 10}" for row in range(30)]
+    file.write_text("\n".join(lines), encoding="utf-8")
+    assert history_of_log(file).losses[-1] == (29, pytest.approx(6.1))
+    lines = [f"{rank}: loss={9 - row / 10 + rank}" for row in range(30) for rank in range(3)]
+    file.write_text("\n".join(lines), encoding="utf-8")
+    assert history_of_log(file).losses[-1] == (30, pytest.approx(6.1))

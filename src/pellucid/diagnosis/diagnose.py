@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 from pellucid import config
 from pellucid.diagnosis.causes import Candidate, HistoryView, find_candidates
@@ -28,6 +28,7 @@ from pellucid.diagnosis.finding import (
 from pellucid.diagnosis.fixes.propose import propose_fixes
 from pellucid.diagnosis.history.history import History, Reading
 from pellucid.diagnosis.not_examined import ProbeRunner
+from pellucid.errors import ConfigError
 
 #: So many readings in a row must be sick before a sign without a cause is worth a finding.
 _LASTING = 3
@@ -86,8 +87,13 @@ def diagnose(
         ignore: codes to leave out.
 
     Raises:
-        ConfigError: `ignore` names an unknown code.
+        ConfigError: `ignore` names an unknown code, or there is no history.
     """
+    if not isinstance(cast("Any", history), History):
+        raise ConfigError(
+            f"diagnose got {type(history).__name__}, and needs a history: pass "
+            "history_of_run(path), history_of_log(path) or history_of_watch(watch)"
+        )
     ignored = tuple(ignore)
     drop_ignored([], ignored)
     view = HistoryView(history)

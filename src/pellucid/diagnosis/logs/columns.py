@@ -16,7 +16,7 @@ from pellucid.reader import parse_toml
 CURVES = ("loss", "held_out", "grad_norm", "rate")
 _COUNTER = "steps"
 _OF_A_RANGE = re.compile(r"__(min|max|step)$")
-_OF_A_MONITOR = re.compile(r"^lr_[a-z0-9]+(/pg\d+)?$")
+_OF_A_MONITOR = re.compile(r"^lr_[a-z0-9]+([/_](pg|group)\d+)?$")
 #: One of several rewards, such as `rewards/format_reward` or `rewards/format_reward/mean`.
 _PART = re.compile(r"^rewards/(?P<name>[\w@]+)(/mean)?$")
 #: Kinds that only a training on preferences has, and those that only one on rewards has.

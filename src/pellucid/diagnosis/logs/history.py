@@ -18,6 +18,7 @@ from pellucid.diagnosis.logs.columns import (
     steps_of,
 )
 from pellucid.diagnosis.logs.curves import Log, of_curves
+from pellucid.diagnosis.logs.epochs import through_epochs
 from pellucid.diagnosis.logs.huggingface import (
     STATE,
     facts_of_state,
@@ -212,6 +213,7 @@ def _build_columns(rows: Sequence[Row]) -> dict[str, _Column]:
     if counter is not None and plain(counter) == "epoch":
         columns[counter] = []
         counter = None  # fractions of an epoch count no updates
+    rows = rows if counter is None else through_epochs(rows, counter)
     for row in rows:
         for name, value in row.items():
             if name != counter:

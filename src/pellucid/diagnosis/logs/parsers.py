@@ -29,6 +29,12 @@ _WRAPPED = re.compile(rf"(?:\w+\.)?(?:float\d*|tensor)\(({_NUMBER})[^()]*\)", re
 _NOT_FINITE = re.compile(r"-?\b1\.?#(?P<kind>inf|\w+)\d*", re.IGNORECASE)
 #: Both losses of a line behind one word, such as `loss train: 1.5, val: 1.6`.
 _TWO_LOSSES = re.compile(r"\bloss train: *([^,\s]+), *val: *", re.IGNORECASE)
+#: Composer's name of a loss.
+_TOTAL = re.compile(r"\bloss/(train|eval)/total\b", re.IGNORECASE)
+#: fairseq writes losses in bits, and two to their power as the perplexity.
+_BITS = re.compile(rf"\bnll_loss\W+({_NUMBER})\W.*?\bppl\W+({_NUMBER})", re.IGNORECASE)
+#: The number of an update in front of a line without a name for it, such as `10: loss=2.5`.
+_FIRST_NUMBER = re.compile(r"^\s*(\d+)\s*[:|]\s")
 #: Quotation marks that a page put in place of straight ones.
 _CURLY = str.maketrans("\u2018\u2019\u201c\u201d", "''\"\"")
 
@@ -157,13 +163,13 @@ _LOSSES = (
     *("val(?:id(?:ation)?)?[ _/]loss", "lm[ _]loss", "loss(?:_step|_epoch)?", "actor/pg_loss"),
 )
 _UPDATES = (
-    *("global[ _]grad[ _]norm", "grad(?:ient)?[ _-]norm", "gnorm", "norm"),
-    *("learning[ _]rate", r"lr-[a-z]\w*(?:/pg\d+)?(?!-)", "lr"),
+    *("(?:global|total)[ _]grad[ _]norm", "grad(?:ient)?[ _-]norm", "gnorm", "norm"),
+    *("learning[ _]rate", r"lr-[a-z]\w*(?:/(?:pg|group)\d+)?(?!-)", "lr"),
 )
 #: Names that mean the loss in a row without one.
 _SPARES = ("losses", "cost", "xent", "cross[ _-]?entropy", "ppl", "perplexity")
 _NAME_AND_NUMBER = re.compile(
-    r"(?<![\w/])(?:(?P<before>[A-Za-z]+)[ _/-])?"
+    r"(?<![\w/])(?:(?P<before>[A-Za-z]+)\.?[ _/-])?"
     rf"(?P<name>{'|'.join((*_LOSSES, *_UPDATES, *_SPARES))})\b(?: (?:value|error|cost|is))?"
     rf"['\"]?\s*[:=]?\s*\[?['\"]?(?P<value>{_NUMBER})",
     re.IGNORECASE,
@@ -207,6 +213,13 @@ _RANK = re.compile(
 def _of_one_rank(lines: Sequence[str]) -> list[str]:
     """The lines of the first rank that wrote numbers, and those without a rank."""
     ranks = [match and next(filter(None, match.groups())) for match in map(_RANK.match, lines)]
+    own_ranks = [rank for rank in ranks if rank]
+    if (
+        len(own_ranks) > 2
+        and len(set(own_ranks)) == len(own_ranks)
+        and all(map(str.isdigit, own_ranks))
+    ):
+        return list(lines)  # each number comes once: these are updates
     logged = (rank for rank, line in zip(ranks, lines, strict=True) if rank and _read_line(line))
     first = min(logged, key=lambda rank: [int(part) for part in rank.split(".")], default=None)
     return [line for rank, line in zip(ranks, lines, strict=True) if rank in (None, first)]
@@ -214,6 +227,7 @@ def _of_one_rank(lines: Sequence[str]) -> list[str]:
 
 def _read_console(lines: Sequence[str]) -> list[Row]:
     rows: list[Row] = []
+    first_numbers: list[int] = []
     bar_step: str | None = None
     for line in _of_one_rank([_COLOURS.sub("", line) for line in lines]):
         for bar in _BAR.finditer(line):
@@ -226,10 +240,16 @@ def _read_console(lines: Sequence[str]) -> list[Row]:
             row["step"] = float(step)
         if match := _EPOCH.search(line):
             row["epoch"] = float(match["epoch"])
+        if match := _FIRST_NUMBER.match(line):
+            first_numbers.append(int(match[1]))
         rows.append(row)
     if sum("step" in row for row in rows) < len(rows) / 2:  # some numbers look like steps
         for row in rows:
             row.pop("step", None)
+    is_counted = len(first_numbers) == len(rows) and first_numbers == sorted(set(first_numbers))
+    if is_counted and not any("step" in row for row in rows):
+        for row, number_of_row in zip(rows, first_numbers, strict=True):
+            row["step"] = float(number_of_row)
     return rows
 
 
@@ -239,6 +259,7 @@ def _read_line(line: str) -> Row:
     if "train_runtime" in line:
         return row  # the summary of a whole training, not an update
     line = _TWO_LOSSES.sub(r"train loss: \1, val loss: ", _JOINED.sub(" ", line))
+    line = _TOTAL.sub(r"\1 loss", line)
     for match in _NAME_AND_NUMBER.finditer(line):
         word_before = (match["before"] or "").lower()
         name, value = plain(match["name"]).replace("/", "_"), float(match["value"])
@@ -253,9 +274,16 @@ def _read_line(line: str) -> Row:
         (spare if is_spare else row).setdefault(name, value)
     if not any("loss" in name for name in row):
         row |= spare
+    if (bits := _BITS.search(line)) and _is_power_of_two(float(bits[1]), float(bits[2])):
+        row |= {name: value * math.log(2) for name, value in row.items() if "loss" in name}
     for match in _measures().finditer(line):
         row.setdefault(match["name"], float(match["value"]))
     return row
+
+
+def _is_power_of_two(exponent: float, power: float) -> bool:
+    """Whether 2 to an exponent is this number, up to the digits of a log."""
+    return exponent > 0 and power > 0 and abs(math.log2(power) - exponent) < 0.01
 
 
 def _name_of_loss(name: str, word_before: str, text_before: str) -> str:
