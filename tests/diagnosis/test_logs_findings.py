@@ -292,3 +292,20 @@ def test_a_loss_that_does_not_come_back_is_no_jump(tmp_path: Path) -> None:
     assert {"LOG002"} <= set(findings_in(made, tmp_path)) <= {"LOG002", "LOG010", "LOS007"}
     made.losses[50] = 9.0
     assert "at update " + str(made.steps[50]) in findings_in(made, tmp_path)["LOG003"].what
+
+
+def test_a_loss_of_nan_that_is_written_as_0_is_not_solved(tmp_path: Path) -> None:
+    file = tmp_path / "train.log"
+    rows = [{"loss": 2.3, "grad_norm": 1.2}] * 3 + [{"loss": 0.0, "grad_norm": math.nan}] * 40
+    file.write_text("\n".join(map(str, rows)), encoding="utf-8")
+    assert [finding.code for finding in diagnose(history_of_log(file))] == ["LOG001"]
+
+
+def test_what_is_learnt_by_heart_is_named_once(tmp_path: Path) -> None:
+    file = tmp_path / "train.log"
+    rows = [
+        f"step {row} train loss {2 * math.exp(-row / 3)}, val loss {0.8 + abs(row - 4) / 10}"
+        for row in range(30)
+    ]
+    file.write_text("\n".join(rows), encoding="utf-8")
+    assert [finding.code for finding in diagnose(history_of_log(file))] == ["LOG010"]
