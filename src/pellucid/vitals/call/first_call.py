@@ -12,7 +12,7 @@ from pellucid.training import Guard, silently
 from pellucid.vitals.async_metrics import AsyncMetrics
 from pellucid.vitals.call.arguments import arguments_of, ids_of_vectors
 from pellucid.vitals.call.dependence import Repetition
-from pellucid.vitals.call.first_model import equal_units, longest_wavelength
+from pellucid.vitals.call.first_model import equal_units, longest_wavelength, trained_gains
 from pellucid.vitals.call.paid_targets import PaidTargets
 from pellucid.vitals.call.probe import CallProbe, FirstCall, allowed_passes
 from pellucid.vitals.taps.first_batch import FirstBatch
@@ -82,6 +82,8 @@ class FirstCallProbe:
             signs["call.wavelength"] = length
         if (share := equal_units(model)) is not None:
             signs["weights.alike"] = share
+        if (gains := trained_gains(model)) is not None:
+            signs["weights.trained"] = gains
         self.passes = repeat.passes
         return signs
 
