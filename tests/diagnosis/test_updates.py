@@ -504,3 +504,15 @@ def test_the_type_of_weights_is_that_of_the_training_and_not_of_a_score_after_it
             optimizer.step()
     model.float()
     assert history_of_watch(w).facts.weights == "bfloat16"
+
+
+def test_a_schedule_within_updates_is_why_its_rate_ends_early() -> None:
+    mark = Mark()
+    for step in range(1, 60):
+        mark.add(step, 4.0, shows=True)
+    rates = tuple((step, max(0.0, 1e-3 * (1 - step / 50))) for step in range(1, 201))
+    course = replace(healthy(), rates=rates)
+    assert [f.code for f in diagnose(course) if f.severity != "note"] == ["OPT013"]
+    named = [f.code for f in diagnose(replace(course, marks={"rates": mark}))]
+    assert named[0] == "UPD004"
+    assert "OPT013" not in named

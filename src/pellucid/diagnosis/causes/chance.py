@@ -57,7 +57,7 @@ def _moves(view: HistoryView) -> float | None:
     """How far an update moves weights; None if it is next to nothing, or the training is short.
 
     The ledger's steps are of all numbers of some weights, among them gains of 1 and words that did
-    not come: they are a tenth of the middle matrix's.
+    not come: they are a tenth of the middle matrix's. Such small steps may also be slow ones.
     """
     update, least = view.usual("update.ratio", after=view.warm_up_end), limit("DAT009", "update")
     if not update:
@@ -89,7 +89,7 @@ def at_chance(view: HistoryView) -> Candidate | None:
     if _is_unrelated(match):
         return suspect("UNK002/two" if _reads_two_texts(view) else "DAT009/told", **values)
     if match.errors > limit("DAT009", "sure"):
-        return suspect("FIT004/told", **values)
+        return suspect("FIT004/told", **values) if update > limit("DAT009", "update") else None
     if not classes or _reads_two_texts(view):
         return None
     severity = None if is_long else "note"
@@ -123,7 +123,7 @@ def at_mean(view: HistoryView) -> Candidate | None:
     }
     if _is_unrelated(match):
         return None if _reads_two_texts(view) else suspect("DAT009/numbers", **values)
-    is_told = match.errors > limit("DAT009", "sure")
+    is_told = match.errors > limit("DAT009", "sure") and update > limit("DAT009", "update")
     return suspect("FIT004/numbers", **values) if is_told else None
 
 
