@@ -27,11 +27,13 @@ class FirstCallProbe:
 
     Args:
         guard: Switches off a test that raises, and no other.
+        model: As it is before its first update, which may come before its first call is probed.
         enabled: Whether to probe at all.
     """
 
-    def __init__(self, guard: Guard, *, enabled: bool) -> None:
+    def __init__(self, guard: Guard, model: nn.Module, *, enabled: bool) -> None:
         self._guard = guard
+        self._gains = guard("weights.trained", trained_gains, model) if enabled else None
         self._is_due = enabled
         #: whether the first update is still to come
         self.is_open = True
@@ -82,8 +84,8 @@ class FirstCallProbe:
             signs["call.wavelength"] = length
         if (share := equal_units(model)) is not None:
             signs["weights.alike"] = share
-        if (gains := trained_gains(model)) is not None:
-            signs["weights.trained"] = gains
+        if self._gains is not None:
+            signs["weights.trained"] = self._gains
         self.passes = repeat.passes
         return signs
 

@@ -6,8 +6,7 @@ import math
 from typing import Any
 
 from torch import Tensor, nn
-
-from pellucid.vitals.taps.recorded_call import is_plain
+from torch.nn.parameter import is_lazy
 
 #: A layer has so many units at least; so many of them are compared, by so many numbers.
 _FEWEST, _UNITS, _NUMBERS = 8, 8, 64
@@ -55,9 +54,10 @@ def trained_gains(model: nn.Module) -> float | None:
         for module in model.modules()
         if "norm" in type(module).__name__.lower()
         for name, parameter in module.named_parameters(recurse=False)
-        if name == "weight" and parameter.ndim == 1 and not parameter.is_meta
+        if name == "weight" and not is_lazy(parameter) and not parameter.is_meta
     ]
-    readable = [gain for gain in gains if is_plain(gain) and len(gain) > 1]
+    # a part of a sharded gain is no plain tensor
+    readable = [g for g in gains if type(g) is Tensor and g.ndim == 1 and len(g) > 1]
     if not readable:
         return None
     return sum(bool((gain != gain[0]).any()) for gain in readable) / len(readable)
