@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import random
 from dataclasses import replace
 
 import pytest
 
 from pellucid.diagnosis import diagnose
 from pellucid.diagnosis.history.history import Facts, Points, Reading
+from pellucid.vitals import Mark
 from support.courses import healthy
 
 UPDATES = 150
@@ -93,3 +95,41 @@ def test_another_loss_is_not_held_against_the_variance() -> None:
 )
 def test_partners_that_are_guessed_among_the_rows(level: float, codes: list[str]) -> None:
     assert codes_of(flat(level), targets__vectors=12.0) == codes
+
+
+@pytest.mark.parametrize(
+    ("stride", "share", "codes"),
+    [
+        (4e-4, 0.5, ["DAT009"]),
+        (5e-5, 0.5, ["OPT007"]),
+        (4e-4, 0.9, []),  # it may be slow
+        (4e-3, 0.9, ["FIT004"]),
+    ],
+)
+def test_steps_of_the_ledger_tell_that_weights_move(
+    stride: float, share: float, codes: list[str]
+) -> None:
+    told = signs(targets__entropy=0.693, targets__told=share, targets__told_rows=150.0)
+    del told["update.ratio"]
+    mark = Mark()
+    for step in range(1, 60):
+        mark.add(step, stride, shows=True)
+    history = replace(
+        healthy(),
+        losses=flat(0.69),
+        signs=told,
+        facts=ADAM,
+        marks={"stride": mark},
+        grad_norms=(),
+    )
+    assert [f.code for f in diagnose(history) if f.severity != "note"] == codes
+
+
+@pytest.mark.parametrize(("size", "codes"), [(0.3, ["DAT009"]), (0.01, [])])
+def test_means_of_few_losses_differ_by_chance(size: float, codes: list[str]) -> None:
+    draws = random.Random(1)
+    noisy = [0.85 + size * draws.gauss(0, 1) for _ in range(UPDATES)]
+    # the loss that is set against the variance is that of the page
+    losses = tuple((step, 1.0 if step <= 8 else v) for step, v in enumerate(noisy, 1))
+    told = {"targets__told": 0.5, "targets__told_rows": 150.0}
+    assert codes_of(losses, targets__square=1.0, targets__variance=1.0, **told) == codes

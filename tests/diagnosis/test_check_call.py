@@ -111,3 +111,34 @@ def test_ids_are_compared_with_the_tokenizer_and_with_held_out_texts() -> None:
 def test_batch_that_does_not_fit_is_refused(batch: Any, options: Any, words: str) -> None:
     with pytest.raises(PellucidError, match=words):
         check(Scorer(), batch, **options)
+
+
+class Reader(Scorer):
+    """Numbers for each token; labels are those of the tokens themselves, as in transformers."""
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, labels: Tensor | None = None
+    ) -> Any:
+        """Logits (batch, time, vocab), and the loss."""
+        logits = self.head(self.tokens(input_ids))
+        loss = None if labels is None else F.cross_entropy(logits.flatten(0, 1), labels.flatten())
+        return SimpleNamespace(logits=logits, loss=loss)
+
+
+def test_answers_end_with_their_token_and_hidden_tokens_need_not() -> None:
+    class Tokenizer:
+        eos_token_id = EOS
+
+    def named(ids: Tensor, labels: Tensor) -> bool:
+        batch = {"input_ids": ids, "labels": labels}
+        return "DAT019" in codes(Reader(VOCAB), batch, tokenizer=Tokenizer())
+
+    ids = rows(8, 24)
+    is_answer = torch.arange(24) > 8
+    answers = ids.masked_fill(~is_answer, -100)
+    assert named(ids, answers)
+    ended = ids.index_fill(1, torch.tensor(23), EOS)
+    assert not named(ended, ended.masked_fill(~is_answer, -100))
+    is_hidden = torch.arange(24) % 4 == 1
+    assert not named(ids.masked_fill(is_hidden, 29), ids.masked_fill(~is_hidden, -100))
+    assert not named(ids, (ids % 3).masked_fill(~is_answer, -100))  # classes of tokens

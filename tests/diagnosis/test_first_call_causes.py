@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -29,6 +30,10 @@ def once(id: str, value: float, word: Any = "sick") -> dict[str, tuple[Reading, 
         (once("call.first_position", 2.0, ""), None),
         (once("call.wavelength", 0.1), "POS006"),
         (once("weights.alike", 1.0), "INI007"),
+        (once("weights.alike", 1.0) | once("weights.trained", 1.0, ""), None),
+        (once("weights.alike", 1.0) | once("weights.trained", 0.5, ""), "INI007"),
+        (once("targets.beside", 4.0), "LOS034"),
+        (once("targets.beside", 2.0, ""), None),
         (once("targets.unasked", 0.2), "LOS031"),
         (once("targets.one_id", 1.0) | once("targets.own", 0.0), "LOS004"),
         (once("targets.own", 0.0), "LOS003"),
@@ -146,3 +151,18 @@ def test_adagrad_needs_no_warm_up() -> None:
     for slows_down, severity in ((True, "note"), (None, "warn")):
         history = replace(course, signs=signs, facts=replace(facts, slows_down=slows_down))
         assert [f.severity for f in diagnose(history) if f.code == "OPT006"] == [severity]
+
+
+def test_a_trained_model_that_learns_no_more_of_a_text_is_no_fault_and_a_new_head_is() -> None:
+    losses = tuple((step, GUESSING + 0.01 * math.sin(step)) for step in range(1, 201))
+    facts = replace(healthy().facts, unigram=None, bigram=None)
+    course = replace(healthy(), losses=losses, facts=facts, signs={})
+
+    def named(**values: float) -> bool:
+        signs = {id.replace("__", "."): (Reading(1, v, ""),) for id, v in values.items()}
+        findings = diagnose(replace(course, signs=signs))
+        return "FIT004" in {finding.code for finding in findings}
+
+    assert named(weights__trained=0.5)
+    assert not named(weights__trained=1.0)
+    assert named(weights__trained=1.0, targets__classes=70.0)

@@ -10,14 +10,14 @@ import pytest
 import torch
 from torch import nn
 
-from pellucid.diagnosis import Facts, History, Reading, declare, diagnose
+from pellucid.diagnosis import Facts, History, Reading, declare, diagnose, history_of_watch
 from pellucid.diagnosis.history.weight_shares import (
     frozen_share,
     is_body_frozen,
     slow_share,
     untrained_share,
 )
-from pellucid.vitals import Mark, MarkName
+from pellucid.vitals import Mark, MarkName, watch
 from support import loops, odd_loops
 from support.courses import GUESSING, healthy
 from support.loops import Loop
@@ -490,3 +490,29 @@ def test_policy_that_all_updates_together_can_hardly_change_has_too_low_a_rate()
     assert policy(stride=still) == ["OPT007"]
     grown = replace(even, values=[1e-5] + [1e-3] * 39)
     assert policy(stride=grown) == []
+
+
+def test_the_type_of_weights_is_that_of_the_training_and_not_of_a_score_after_it() -> None:
+    model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8)).to(torch.bfloat16)
+    optimizer = torch.optim.AdamW(model.parameters())
+    with watch(model, optimizer) as w:
+        for _ in range(3):
+            loss = model(torch.ones(2, 8, dtype=torch.bfloat16)).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            w.step(loss)
+            optimizer.step()
+    model.float()
+    assert history_of_watch(w).facts.weights == "bfloat16"
+
+
+def test_a_schedule_within_updates_is_why_its_rate_ends_early() -> None:
+    mark = Mark()
+    for step in range(1, 60):
+        mark.add(step, 4.0, shows=True)
+    rates = tuple((step, max(0.0, 1e-3 * (1 - step / 50))) for step in range(1, 201))
+    course = replace(healthy(), rates=rates)
+    assert [f.code for f in diagnose(course) if f.severity != "note"] == ["OPT013"]
+    named = [f.code for f in diagnose(replace(course, marks={"rates": mark}))]
+    assert named[0] == "UPD004"
+    assert "OPT013" not in named

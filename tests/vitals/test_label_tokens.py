@@ -8,6 +8,7 @@ from torch import Tensor
 from pellucid.vitals.ledger.label_tokens import (
     LabelledRows,
     join,
+    measure,
     share_of_two_texts,
     told_by_place,
     told_by_words,
@@ -100,3 +101,22 @@ def test_rows_without_a_class_do_not_count() -> None:
     assert words(rows)[1] == 0
     assert key(rows) == 0
     assert join([None]) is None
+
+
+def test_of_several_labels_the_column_that_differs_most_is_taken() -> None:
+    constant, unknown = torch.zeros(ROWS).long(), torch.full((ROWS,), -100)
+    told = batches(told=True)
+    for columns in ((constant, None, unknown), (None, constant), (unknown, None)):
+        rows = [
+            batch
+            and batch._replace(
+                classes=torch.stack([batch.classes if c is None else c for c in columns], 1)
+            )
+            for batch in told
+        ]
+        signs, alone = measure(rows), measure(told)
+        assert float(signs["targets.told"]) == float(alone["targets.told"]) > 0.9
+        assert float(signs["targets.told_rows"]) == float(alone["targets.told_rows"])
+    mixed = measure([*told, LabelledRows(told[1].rows, torch.zeros(ROWS, 2))] if told[1] else [])
+    assert float(mixed["targets.told_rows"]) == float(measure(told)["targets.told_rows"])
+    assert measure([None]) == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -258,3 +259,34 @@ def test_the_number_that_divides_logits_of_classes_is_read_off(
         logits = logits_of(n_classes, seed)
         losses.measure(gradient_of(loss, logits)[0], logits.detach(), None)
     assert abs(float(losses.take_signs()["logits.temperature"]) / number - 1) < 0.1
+
+
+def several(logits: Tensor, labels: Tensor) -> Tensor:
+    return F.binary_cross_entropy_with_logits(logits, labels.float())
+
+
+def test_several_labels_have_a_column_each_and_the_mean_of_their_entropies() -> None:
+    signs = row_losses.RowLosses()
+    labels = (torch.arange(ROWS)[:, None] % torch.tensor([2, 4, ROWS]) == 0).long()
+    for seed in range(4):
+        logits = logits_of(3, seed, size=1.0)
+        (gradient,) = torch.autograd.grad(several(logits, labels), logits)
+        signs.measure(gradient, logits.detach(), None)
+        assert signs.sides is not None
+        assert signs.sides[:, 1:].tolist() == labels.tolist()
+        assert bool((signs.sides[:, 0] == IGNORED).all())
+    p = labels.double().mean(0)
+    plain = -(p * p.log() + (1 - p) * (1 - p).log()).mean()
+    bias = 1 / (2 * 4 * ROWS)
+    assert float(signs.take_signs()["targets.entropy"]) == pytest.approx(float(plain) + bias)
+
+
+def test_classes_that_exclude_each_other_have_one_column_alone() -> None:
+    signs = row_losses.RowLosses()
+    logits = logits_of(3, 2, size=1.0)
+    gradient, labels = gradient_of(F.cross_entropy, logits)
+    signs.measure(gradient, logits.detach(), None)
+    assert signs.sides is not None
+    assert signs.sides[:, 0].tolist() == labels.tolist()
+    assert bool((signs.sides[:, 1:] == IGNORED).all())
+    assert float(signs.take_signs()["targets.entropy"]) == pytest.approx(math.log(3) + 2 / 24)

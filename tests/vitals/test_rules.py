@@ -146,3 +146,12 @@ def test_a_pooler_behind_shared_layers_is_no_part_of_the_trunk() -> None:
     assert names_of_trunk(dict.fromkeys(names)) == set(names[:2])
     assert names_of_trunk(dict(zip(names, (None, 0, None, None), strict=True))) == set(names[:2])
     assert names_of_trunk(dict.fromkeys(names[2:])) == set(names[2:])
+
+
+def test_a_pooler_follows_the_blocks_of_its_own_tower() -> None:
+    parts = ("enc.tokens.weight", "enc.layers.0.weight", "enc.pooler.weight")
+    names = [f"{tower}.{part}" for tower in ("q", "d") for part in parts]
+    depths = dict(zip(names, (None, 0, None, None, 1, None), strict=True))
+    assert names_of_trunk(depths) == {name for name in names if "pooler" not in name}
+    between = dict(zip(("a.0.weight", "bridge.weight", "b.0.weight"), (0, None, 1), strict=True))
+    assert names_of_trunk(between) == set(between)

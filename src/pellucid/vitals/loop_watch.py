@@ -82,7 +82,7 @@ class Watch(InsideLook):
         self.stops_clock = False
         self._first_batch: FirstBatch | None = None
         #: repeats the loop's first call, once
-        self.first_call = FirstCallProbe(self.guard, enabled=probe is not False)
+        self.first_call = FirstCallProbe(self.guard, self._model, enabled=probe is not False)
         #: on while nothing is due in the update that comes; and the next one that has more to do
         self._idle_spell, self._wakes_at = IdleSpell(), 0
         self._writes = Writes(self._optimisers, self._idle_spell)

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, assert_never, cast
 
+import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
@@ -58,6 +59,7 @@ class Anatomy:
         parameters: trainable parameters by name, one name for each.
         matrices: names of the matrices inside blocks: no embeddings, output heads or gains.
         is_sharded: whether each process has only a part of every weight.
+        kinds: the types of the parameters in training; a loop may convert them for a score.
         read: the numbers of a tensor for a look: this process's part, or the whole tensor if all
             processes take looks together.
     """
@@ -69,6 +71,7 @@ class Anatomy:
     parameters: dict[str, nn.Parameter]
     matrices: tuple[str, ...]
     is_sharded: bool = False
+    kinds: frozenset[torch.dtype] = frozenset()
     read: Callable[[Tensor], Tensor] = lambda tensor: local(read_exact(tensor))
 
     @property
@@ -145,13 +148,15 @@ def study(model: nn.Module) -> Anatomy:
     sharded = any(
         type(module).__name__ == "FullyShardedDataParallel" for module in outermost.modules()
     ) or any(local(parameter) is not parameter for parameter in parameters.values())
-    return Anatomy(model, blocks, norms, embeddings, parameters, matrices, sharded)
+    kinds = _kinds(parameters)
+    return Anatomy(model, blocks, norms, embeddings, parameters, matrices, sharded, kinds)
 
 
 def bare(model: nn.Module) -> Anatomy:
     """A model whose parts are unknown, except for its parameters."""
     model = unwrap(model)
-    return Anatomy(model, {}, {}, {}, _trained(model), ())
+    parameters = _trained(model)
+    return Anatomy(model, {}, {}, {}, parameters, (), kinds=_kinds(parameters))
 
 
 def part_ids(model: nn.Module) -> tuple[object, ...]:
@@ -165,6 +170,10 @@ def _trained(model: nn.Module) -> dict[str, nn.Parameter]:
         for name, parameter in model.named_parameters()
         if parameter.requires_grad and not is_lazy(parameter) and not parameter.is_meta
     }
+
+
+def _kinds(parameters: dict[str, nn.Parameter]) -> frozenset[torch.dtype]:
+    return frozenset(parameter.dtype for parameter in parameters.values())
 
 
 def local(tensor: Tensor) -> Tensor:

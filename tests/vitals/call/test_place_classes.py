@@ -76,3 +76,41 @@ def test_a_reshape_in_the_place_of_a_transpose_shows_in_the_gradient() -> None:
         (gradient,) = torch.autograd.grad(loss(logits, classes), logits)
         paid = paid_targets(gradient, logits.detach()[:4], nn.Linear(2, 2))
         assert paid.reshaped == expected, loss
+
+
+def moved(places: int, *, ids: Tensor = IDS, ends: bool = False) -> float:
+    """The sign of classes that stand so many places on, or also at both ends of the rows."""
+    classes = (IDS % CLASSES if ends else inner(IDS % CLASSES)).roll(places, 1)
+    if not ends:
+        classes[:, places if places < 0 else 0 : None if places < 0 else places] = IGNORED
+    return measure(classes, ids)["targets.beside"]
+
+
+def test_classes_beside_their_tokens_show_if_one_special_token_has_a_class() -> None:
+    for places in (-2, -1, 1, 2):
+        assert moved(places) > 3
+    assert moved(0) == 0
+    assert moved(-1, ends=True) == 0  # both ends have a class: nothing shows a side
+
+
+def test_a_special_token_with_a_class_of_its_own_moves_no_others() -> None:
+    classes = inner(IDS % CLASSES)
+    classes[:, 0] = 1
+    assert measure(classes)["targets.beside"] < 3
+    by_lot = inner(torch.randint(CLASSES, IDS.shape, generator=DRAWS)).roll(-1, 1)
+    assert measure(by_lot)["targets.beside"] < 3
+
+
+def test_rows_without_special_tokens_show_no_side() -> None:
+    ids = IDS.clone()
+    ids[:, 0] = torch.arange(10, 10 + ROWS)
+    assert moved(-1, ids=ids) == 0
+
+
+def test_a_token_tells_the_class_that_it_had_in_other_rows() -> None:
+    ids = torch.tensor([[5, 6, 7], [5, 6, 8]])
+    classes = torch.tensor([[0, 1, IGNORED], [0, 0, IGNORED]])
+    log_p = place_classes.log_p_by_token(ids, classes, 0).exp()
+    prior = (2 + 1 / 32) / 3, (1 + 1 / 32) / 3, (1 / 32) / 3
+    expected = [(1 + prior[0]) / 2, prior[2] / 2, (1 + prior[1]) / 2, prior[1] / 2]
+    assert torch.allclose(log_p, torch.tensor(expected))

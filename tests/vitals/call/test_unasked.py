@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 
 from pellucid.batches import IGNORED
 from pellucid.diagnosis.finding import limit
+from pellucid.vitals.call.alignment import are_classes
 from pellucid.vitals.call.arguments import Arguments
-from pellucid.vitals.call.first_model import equal_units, longest_wavelength
+from pellucid.vitals.call.documents import joined_starts
+from pellucid.vitals.call.first_model import equal_units, longest_wavelength, trained_gains
 from pellucid.vitals.call.padding_mask import misfit
 from pellucid.vitals.call.positions import PositionNotes
 from pellucid.vitals.call.token_order import falls, filled
@@ -120,3 +124,37 @@ def test_layers_of_one_number_are_alike_and_zeros_are_not() -> None:
     nn.init.constant_(layers[1].weight, 0.02)
     assert equal_units(layers) == 1 / 3
     assert equal_units(nn.LayerNorm(8)) is None
+
+
+def test_gains_that_differ_were_trained() -> None:
+    model = nn.Sequential(nn.LayerNorm(8), nn.Linear(8, 8), nn.RMSNorm(8))
+    assert trained_gains(model) == 0
+    with torch.no_grad():
+        cast("Tensor", model[0].weight)[3] += 1e-3
+    assert trained_gains(model) == 1 / 2
+    assert trained_gains(nn.Sequential(nn.Linear(8, 8))) is None
+    assert trained_gains(nn.Sequential(nn.LayerNorm(1))) is None
+
+
+def test_texts_that_are_joined_are_told_of_where_their_own_tokens_are_asked_for() -> None:
+    ids = torch.randint(10, 90, (4, 24), generator=torch.Generator().manual_seed(1))
+    ids[:, [0, 12]] = 2
+    call = Call((), {"input_ids": ids})
+    arguments = Arguments(call, "input_ids", starts=(2,))
+    answers = torch.where(torch.arange(24) % 12 > 5, ids, IGNORED)
+    starts = joined_starts(arguments, ids, answers)
+    assert starts is not None
+    assert starts.nonzero()[:, 1].tolist() == [12] * 4
+    is_masked = torch.arange(24) % 4 == 1
+    hidden = torch.where(is_masked, ids, IGNORED)
+    assert joined_starts(arguments, ids.masked_fill(is_masked, 4), hidden) is None
+
+
+def test_classes_are_few_kinds_that_stand_nowhere_in_the_inputs() -> None:
+    ids = torch.randint(10, 90, (4, 24), generator=torch.Generator().manual_seed(1))
+    assert are_classes(ids, ids % 4)
+    assert not are_classes(ids, ids)  # 90 kinds
+    few = ids % 20
+    assert not are_classes(few, few.roll(-1, 1))
+    assert not are_classes(ids[:, :20], ids % 4)
+    assert not are_classes(None, ids % 4)

@@ -281,6 +281,7 @@ CAUSES: tuple[Cause, ...] = (
     Comparison("DAT032", "targets.copied", (">", "share"), n=1),
     Comparison("DAT019/absent", "targets.endless", (">", "share"), n=1),
     Comparison("LOS018", "targets.head", (">", "share"), n=1),
+    Comparison("LOS034", "targets.beside", (">", "errors"), n=1),
     Comparison("LOS017", "targets.shared", (">", "tokens"), n=1),
     copied_rows,
     Comparison("RLH010", "answers.mixed", (">", "mixed"), n=1),

@@ -13,6 +13,7 @@ from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect
 from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.causes.rates import usual_stride
 from pellucid.diagnosis.finding import limit
+from pellucid.diagnosis.logs.statistics import noise
 
 #: A sign of the ledger is of so many updates, as many as a page of it holds.
 _PAGE = 32
@@ -53,10 +54,16 @@ def _reads_two_texts(view: HistoryView) -> bool:
 
 
 def _moves(view: HistoryView) -> float | None:
-    """How far an update moves weights; None if it is next to nothing, or the training is short."""
-    update = view.usual("update.ratio", after=view.warm_up_end) or usual_stride(view)
+    """How far an update moves weights; None if it is next to nothing, or the training is short.
+
+    The ledger's steps are of all numbers of some weights, among them gains of 1 and words that did
+    not come: they are a tenth of the middle matrix's. Such small steps may also be slow ones.
+    """
+    update, least = view.usual("update.ratio", after=view.warm_up_end), limit("DAT009", "update")
+    if not update:
+        update, least = usual_stride(view), limit("DAT009", "stride")
     is_long = view.updates - view.warm_up_end >= limit("DAT009", "updates")
-    if not is_long or update <= limit("DAT009", "update"):
+    if not is_long or update <= least:
         return None
     return update if view.quarters and all(map(math.isfinite, view.losses)) else None
 
@@ -82,7 +89,7 @@ def at_chance(view: HistoryView) -> Candidate | None:
     if _is_unrelated(match):
         return suspect("UNK002/two" if _reads_two_texts(view) else "DAT009/told", **values)
     if match.errors > limit("DAT009", "sure"):
-        return suspect("FIT004/told", **values)
+        return suspect("FIT004/told", **values) if update > limit("DAT009", "update") else None
     if not classes or _reads_two_texts(view):
         return None
     severity = None if is_long else "note"
@@ -101,7 +108,10 @@ def at_mean(view: HistoryView) -> Candidate | None:
     if not recent or abs(loss / max(last.value, 1e-30) - 1) > limit("DAT009", "equal"):
         return None  # the loss is no mean squared error
     share = last.value / max(variances[-1].value, 1e-30)
-    is_flat = min(*view.quarters, end) > limit("DAT009", "constant") * last.value
+    # means of so few losses differ by chance
+    n = min(_PAGE, max(5, len(view.losses) // 10))
+    chance = limit("DAT009", "errors") * noise(view.losses) / math.sqrt(n)
+    is_flat = min(*view.quarters, end) > limit("DAT009", "constant") * last.value - chance
     match = count_matches(view)
     if share < limit("DAT009", "constant") or not is_flat:
         return None
@@ -113,7 +123,7 @@ def at_mean(view: HistoryView) -> Candidate | None:
     }
     if _is_unrelated(match):
         return None if _reads_two_texts(view) else suspect("DAT009/numbers", **values)
-    is_told = match.errors > limit("DAT009", "sure")
+    is_told = match.errors > limit("DAT009", "sure") and update > limit("DAT009", "update")
     return suspect("FIT004/numbers", **values) if is_told else None
 
 

@@ -60,8 +60,11 @@ def nothing_learnt(view: HistoryView) -> Candidate | None:
     if learnt is None or learnt > limit("FIT004", "learnt") or view.facts.pretrained:
         return None
     guessing, start = view.guessing, view.start
+    is_of_text = not view.readings("targets.classes")  # a new head knows no classes
     if guessing is None or (start is not None and start < guessing - 1):
         return None  # a trained model may know such text already
+    if is_of_text and (view.first("weights.trained") or 0.0) > limit("FIT004", "trained"):
+        return None  # of another kind of text it may know a part
     if view.comes_down:
         return None
     if view.updates - view.warm_up_end < limit("FIT004", "updates"):

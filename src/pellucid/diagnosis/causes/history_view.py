@@ -179,10 +179,14 @@ class HistoryView:
 
     @property
     def fresh(self) -> bool:
-        """Whether training began with an untrained model, judged by its loss.
+        """Whether training began with an untrained model, judged by its loss and its norms.
 
-        A trained one begins 1 nat below guessing, or at half of it if there are few classes.
+        A trained one begins 1 nat below guessing, or at half of it if there are few classes. On
+        texts of another kind it may not, and a new head has to guess: then the gains of most of its
+        norms tell, which begin as one number.
         """
+        if (self.first("weights.trained") or 0.0) > 0.5:
+            return False
         start, guessing = self.start, self.guessing
         unlike = start is None or guessing is None or start > max(guessing - 1, guessing / 2)
         return unlike and not self.facts.pretrained

@@ -173,7 +173,7 @@ def _facts(watched: WatchState, optimisers: Sequence[Any], rates: Points) -> Fac
     unknown = Frame(None, None)
     frame = unknown if watched.probe is None else frame_of(watched.anatomy, watched.probe.call)
     heads, scale = _attention(model)
-    kinds = {parameter.dtype for parameter in watched.anatomy.parameters.values()}
+    kinds = watched.anatomy.kinds
     guessing, labels = judge.guessing, judge.baselines
     return Facts(
         vocab_size=None if guessing is None else round(math.exp(guessing)),

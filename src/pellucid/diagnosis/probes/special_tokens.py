@@ -12,6 +12,7 @@ from pellucid.diagnosis.batches import Examples
 from pellucid.diagnosis.finding import Finding, describe, limit
 from pellucid.diagnosis.probes.labels import special_id
 from pellucid.diagnosis.probes.token_ids import probe_duplicates, tokenizer_size
+from pellucid.vitals.call.alignment import alignment
 
 
 def probe_text(data: Examples, tokenizer: Any, held_out: Tensor | None = None) -> list[Finding]:
@@ -51,9 +52,13 @@ def probe_middle(data: Examples, tokenizer: Any) -> list[Finding]:
 
 
 def probe_cut_off(data: Examples, tokenizer: Any) -> list[Finding]:
-    """Whether answers, which follow a prompt without labels, stop without an end token."""
+    """Whether answers, which follow a prompt without labels, stop without an end token.
+
+    An answer is read as it is written: its labels stand among the ids. A masked model is paid for
+    tokens that it cannot read, and one that names the class of each token for no tokens at all.
+    """
     eos = special_id(tokenizer, "eos")
-    if eos is None or data.labels is None:
+    if eos is None or data.labels is None or not alignment(data.ids, data.labels).is_clear:
         return []
     is_paid = data.labels != IGNORED
     is_answer = is_paid.any(1) & ~is_paid[:, 0]

@@ -10,6 +10,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from pellucid.batches import IGNORED
+from pellucid.vitals.ledger.label_tokens import MOST_CLASSES
 
 #: Offsets of a target from the place that predicts it: before it, at it, after it.
 OFFSETS = range(-2, 5)
@@ -106,6 +107,20 @@ def scrambled(inputs: Int[Tensor, "rows time"], targets: Int[Tensor, "rows time"
     n = int(torch.minimum(first, second).sum())
     is_same = len(paid) - n <= len(inputs) and int((second > 0).sum()) >= _FEWEST_IDS
     return n / len(paid) if is_same else 0.0
+
+
+def are_classes(inputs: Int[Tensor, "rows time"] | None, targets: Int[Tensor, "rows time"]) -> bool:
+    """Whether targets are few kinds, which stand nowhere in the inputs: classes, and no text.
+
+    What comes before a class does not bound how well it is known: its own token may name it.
+
+    Args:
+        inputs: The ids that the model reads; None if unknown.
+        targets: The target of each place, `IGNORED` if it has none.
+    """
+    if inputs is None or inputs.shape != targets.shape or int(targets.max()) >= MOST_CLASSES:
+        return False
+    return not alignment(inputs, targets).is_clear
 
 
 def unrelated(inputs: Int[Tensor, "rows time"], targets: Int[Tensor, "rows time"]) -> float:

@@ -7,6 +7,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from pellucid.batches import IGNORED
+from pellucid.vitals.call.alignment import alignment
 from pellucid.vitals.call.arguments import Arguments
 
 #: A document that is left behind has at least so many tokens.
@@ -39,14 +40,15 @@ def joined_starts(
     """Where a text begins with a start token, in rows of several questions with their answers.
 
     A conversation has one start token, however many turns it has. None unless each row holds
-    several texts, and the loss leaves a part of each out.
+    several texts, and the loss leaves a part of each out. None for masked models too: they read
+    texts that are joined (Liu et al. 2019, 1907.11692), and leave out what they see.
 
     Args:
         arguments: The call.
         tokens: The ids that the outputs follow.
         targets: The target of each place, `IGNORED` where nothing is paid for.
     """
-    if not arguments.starts:
+    if not arguments.starts or not alignment(tokens, targets).is_clear:
         return None
     is_start = torch.isin(tokens, tokens.new_tensor(arguments.starts))
     starts = torch.zeros_like(is_start)

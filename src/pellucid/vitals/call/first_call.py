@@ -12,7 +12,7 @@ from pellucid.training import Guard, silently
 from pellucid.vitals.async_metrics import AsyncMetrics
 from pellucid.vitals.call.arguments import arguments_of, ids_of_vectors
 from pellucid.vitals.call.dependence import Repetition
-from pellucid.vitals.call.first_model import equal_units, longest_wavelength
+from pellucid.vitals.call.first_model import equal_units, longest_wavelength, trained_gains
 from pellucid.vitals.call.paid_targets import PaidTargets
 from pellucid.vitals.call.probe import CallProbe, FirstCall, allowed_passes
 from pellucid.vitals.taps.first_batch import FirstBatch
@@ -27,11 +27,13 @@ class FirstCallProbe:
 
     Args:
         guard: Switches off a test that raises, and no other.
+        model: As it is before its first update, which may come before its first call is probed.
         enabled: Whether to probe at all.
     """
 
-    def __init__(self, guard: Guard, *, enabled: bool) -> None:
+    def __init__(self, guard: Guard, model: nn.Module, *, enabled: bool) -> None:
         self._guard = guard
+        self._gains = guard("weights.trained", trained_gains, model) if enabled else None
         self._is_due = enabled
         #: whether the first update is still to come
         self.is_open = True
@@ -82,6 +84,8 @@ class FirstCallProbe:
             signs["call.wavelength"] = length
         if (share := equal_units(model)) is not None:
             signs["weights.alike"] = share
+        if self._gains is not None:
+            signs["weights.trained"] = self._gains
         self.passes = repeat.passes
         return signs
 

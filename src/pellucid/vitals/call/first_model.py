@@ -1,4 +1,4 @@
-"""What a model shows before its first update: units that are alike, and slow rotary positions."""
+"""What a model shows before its first update: equal units, trained gains, slow rotary positions."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 #: A layer has so many units at least; so many of them are compared, by so many numbers.
 _FEWEST, _UNITS, _NUMBERS = 8, 8, 64
@@ -35,6 +36,31 @@ def equal_units(model: nn.Module) -> float | None:
 def _is_alike(weight: Tensor) -> bool:
     part = weight[:_UNITS, :_NUMBERS]
     return bool((part == part[:1]).all()) and bool(part.any())
+
+
+def trained_gains(model: nn.Module) -> float | None:
+    """The share of norms whose gains are no constant: they were trained; None without norms.
+
+    Gains begin as one number, nearly always 1. An update moves each by its own gradient.
+
+    Args:
+        model: As it is before its first update.
+
+    Source:
+        Ba et al. 2016 (1607.06450), supplement: "we initialise the gain to 1"
+    """
+    gains = [
+        parameter.detach()
+        for module in model.modules()
+        if "norm" in type(module).__name__.lower()
+        for name, parameter in module.named_parameters(recurse=False)
+        if name == "weight" and not is_lazy(parameter) and not parameter.is_meta
+    ]
+    # a part of a sharded gain is no plain tensor
+    readable = [g for g in gains if type(g) is Tensor and g.ndim == 1 and len(g) > 1]
+    if not readable:
+        return None
+    return sum(bool((gain != gain[0]).any()) for gain in readable) / len(readable)
 
 
 def longest_wavelength(model: nn.Module, time: int) -> float | None:

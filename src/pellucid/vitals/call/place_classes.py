@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from pellucid.batches import IGNORED
@@ -16,6 +18,12 @@ from pellucid.vitals.ledger.row_numbers import entropy_of_counts
 
 #: Fewer places say nothing.
 _FEWEST = 64
+#: How far from its token a class is looked for.
+_OFFSETS = (-2, -1, 1, 2)
+#: Ids are counted modulo a number.
+_KINDS = 512
+#: In so many rows, the special token at one end alone has a class.
+_ROWS = 0.9
 
 
 def measure(
@@ -49,7 +57,82 @@ def measure(
         "targets.told": share,
         "targets.told_rows": n,
         "targets.head": share_of_starts(arguments, ids[: len(paid.rows)], paid.rows),
+        "targets.beside": beside_their_tokens(arguments, ids, paid),
     }
+
+
+def beside_their_tokens(
+    arguments: Arguments, ids: Int[Tensor, "rows time"], paid: PaidTargets
+) -> float:
+    """By how many standard errors a token beside a place tells its class better than its own does.
+
+    0 unless the special token at one end of nearly all rows has a class, and not the one at the
+    other end: this shows that classes were moved, and to which side. Tasks whose classes belong to
+    a pair of tokens have none of both.
+
+    Args:
+        arguments: The call, cut to a few rows.
+        ids: The ids of all rows.
+        paid: The class of each place.
+    """
+    side = _moved_to(arguments, ids[: len(paid.rows)], paid.all[: len(paid.rows)])
+    if not side:
+        return 0.0
+    own = log_p_by_token(ids, paid.all, 0)
+    errors = [0.0]
+    for offset in _OFFSETS:
+        if offset * side < 0:  # the token is behind a class that was moved to the start
+            gain = log_p_by_token(ids, paid.all, offset) - own
+            errors.append(float(gain.mean() / gain.std().clamp_min(1e-9)) * math.sqrt(len(gain)))
+    return max(errors)
+
+
+def _moved_to(
+    arguments: Arguments, ids: Int[Tensor, "rows time"], classes: Int[Tensor, "rows time"]
+) -> int:
+    """-1 if of the special tokens at the ends of nearly all rows only the first has a class.
+
+    1 if only the last has one, else 0.
+    """
+    mask = arguments.tensor(arguments.mask)
+    real = torch.ones_like(ids) if mask is None or mask.shape != ids.shape else mask
+    first, last = real.long().argmax(1, keepdim=True), last_places(real.bool())
+    if not all(_is_one(ids.gather(1, end)) for end in (first, last)):
+        return 0
+    has_first, has_last = (classes.gather(1, end) != IGNORED for end in (first, last))
+    if float((has_first & ~has_last).double().mean()) > _ROWS:
+        return -1
+    return int(float((has_last & ~has_first).double().mean()) > _ROWS)
+
+
+def _is_one(tokens: Tensor) -> bool:
+    return bool((tokens == tokens[:1]).all())
+
+
+def log_p_by_token(
+    ids: Int[Tensor, "rows time"], classes: Int[Tensor, "rows time"], offset: int
+) -> Float[Tensor, " places"]:
+    """Log p of the class of each place by the token at an offset, counted in half of the rows.
+
+    In the half that the place is not in. The token's counts are mixed with one count by the
+    frequencies of classes, as of a token that is new.
+
+    Args:
+        ids: The ids that the model reads.
+        classes: The class of each place, `IGNORED` where nothing is paid for.
+        offset: From a place to the token.
+    """
+    rows, places = (classes != IGNORED).nonzero(as_tuple=True)
+    width = max(_OFFSETS)
+    words = torch.nn.functional.pad(ids, (width, width))[rows, places + width + offset] % _KINDS
+    labels, half = classes[rows, places], rows % 2
+    counts = torch.zeros((2, MOST_CLASSES, _KINDS), device=ids.device)
+    ones = torch.ones(len(rows), device=ids.device)
+    counts = counts.index_put((half, labels, words), ones, accumulate=True)
+    prior = counts.sum(2) + 1 / MOST_CLASSES
+    prior = (prior / prior.sum(1, keepdim=True))[1 - half, labels]
+    known = counts.sum(1)[1 - half, words]
+    return ((counts[1 - half, labels, words] + prior) / (known + 1)).log()
 
 
 def share_of_starts(

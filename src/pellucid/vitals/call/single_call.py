@@ -45,7 +45,7 @@ def probe_call(
         value = returned if isinstance(returned, Tensor) else getattr(returned, "loss", None)
         if isinstance(value, Tensor) and value.ndim == 0 and value.requires_grad:
             backward(value)  # the hook on the logits reads their gradient
-    FirstCallProbe(guard, enabled=True).run(model, first, metrics)
+    FirstCallProbe(guard, model, enabled=True).run(model, first, metrics)
     metrics.turn(1)
     arrived = metrics.read()
     tracker = VerdictTracker(rules_of(), guard)

@@ -21,7 +21,10 @@ _FEWEST = 8
 
 
 class LabelledRows(NamedTuple):
-    """Some rows of a batch, and the class of each, below 0 if it is unknown."""
+    """Some rows of a batch, and the class of each, below 0 if it is unknown.
+
+    The classes are (rows,), or (rows, columns) of labels that do not exclude each other.
+    """
 
     rows: Rows
     classes: Tensor
@@ -70,19 +73,40 @@ def join(batches: Sequence[LabelledRows | None]) -> Joined | None:
     return Joined(torch.cat(ids), torch.cat(real), all_classes, torch.cat(updates))
 
 
-def measure(table: Joined) -> dict[str, Tensor]:
+def measure(batches: Sequence[LabelledRows | None]) -> dict[str, Tensor]:
     """The signs of labelled rows: what their words and places tell, and whether each is two texts.
 
+    Of several labels, one column is taken, in which the most neighbours differ: columns of the same
+    rows are no further evidence.
+
     Args:
-        table: The rows.
+        batches: The labelled rows of each update.
     """
-    share, n_pairs = told_by_words(table).unbind()
+    tables = [table for column in _columns(batches) if (table := join(column)) is not None]
+    if not tables:
+        return {}
+    told, keys = (
+        torch.stack([test(table) for table in tables]) for test in (told_by_words, told_by_place)
+    )
+    column = told[:, 1].argmax()
     return {
-        "targets.told": share,
-        "targets.told_rows": n_pairs,
-        "targets.key": told_by_place(table),
-        "targets.two_texts": share_of_two_texts(table),
+        "targets.told": told[column, 0],
+        "targets.told_rows": told[column, 1],
+        "targets.key": keys[column],
+        "targets.two_texts": share_of_two_texts(tables[0]),
     }
+
+
+def _columns(batches: Sequence[LabelledRows | None]) -> list[list[LabelledRows | None]]:
+    """The batches with one class for each row: one list for each column of labels."""
+    widths = {b.classes.shape[1:] for b in batches if b is not None}
+    if len(widths) != 1 or widths == {()}:
+        return [[None if b is None or b.classes.ndim > 1 else b for b in batches]]
+    (width,) = widths.pop()
+    return [
+        [None if b is None else b._replace(classes=b.classes[:, i]) for b in batches]
+        for i in range(width)
+    ]
 
 
 def share_of_two_texts(table: Joined) -> Float[Tensor, ""]:

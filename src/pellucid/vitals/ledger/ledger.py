@@ -13,7 +13,7 @@ from pellucid.training import Guard
 from pellucid.vitals.async_metrics import AsyncMetrics, Column
 from pellucid.vitals.ledger.batch_rows import masked_places
 from pellucid.vitals.ledger.events import Batches, Events
-from pellucid.vitals.ledger.label_tokens import join, measure
+from pellucid.vitals.ledger.label_tokens import measure
 from pellucid.vitals.ledger.marks import Mark, MarkName, Marks, Row
 from pellucid.vitals.ledger.page import Page, copy_into, rows_of
 from pellucid.vitals.ledger.witnesses import Witnesses, age_of
@@ -177,10 +177,8 @@ class Ledger:
         self._pages_sent.append(rows)
         for id, value in self.events.take_signs():
             metrics.record(id, value)
-        table = join(page.labelled[: len(rows)])
-        if table is not None:
-            for id, value in measure(table).items():
-                metrics.record(id, value)
+        for id, value in measure(page.labelled[: len(rows)]).items():
+            metrics.record(id, value)
         self._previous = page.after[len(rows) - 1]
         self._page, self._rows = None, []
         self.events.arrival_hooks.remove()

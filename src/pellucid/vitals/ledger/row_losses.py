@@ -36,6 +36,8 @@ from pellucid.vitals.taps.outputs import output_attribute
 _MOST_CLASSES, _FEWEST = 256, 4
 #: More columns are no labels but numbers of a vector.
 _MOST_LABELS = 32
+#: Of labels that do not exclude each other, so many are set against the words of their rows.
+_COLUMNS = 8
 #: A softmax's gradient adds up to so little of its size, and rows of a class weigh so much alike.
 _BALANCED, _EVEN = 1e-3, 0.02
 #: A gradient has a shape if nothing of its square is left but rounding in single precision, and
@@ -189,7 +191,10 @@ class RowLosses:
         self.n_vectors = 0
         #: how often each class came so far
         self._class_counts: Tensor | None = None
-        #: the class of each row of the last call, or on which side of the mean its target is
+        #: how often each label of each column came so far, of binary losses
+        self._label_counts: Tensor | None = None
+        #: the class of each row of the last call, or on which side of the mean its target is; of
+        #: binary losses also the label of each column
         self.sides: Tensor | None = None
         #: the label of each row and column of the last call, of binary losses
         self.column_labels: Tensor | None = None
@@ -222,6 +227,9 @@ class RowLosses:
         self._squashed.append(squashed)
         self._count_classes(sure_labels, gradient.shape[1])
         self.sides = sure_labels if gradient.shape[1] <= _MOST_LABELS else None
+        if self.sides is not None and self.column_labels is not None:
+            columns = self.column_labels.view(gradient.shape)[:, :_COLUMNS]
+            self.sides = torch.cat([sure_labels[:, None], columns], 1)
         self._focus = _added(self._focus, focus_sums(gradient, outputs, classes))
         sums = temperature_sums(gradient, outputs, classes)
         self._temperature = _added(self._temperature, sums)
@@ -246,6 +254,8 @@ class RowLosses:
         weights = label_weights(gradient, outputs)
         is_binary = weights.abs().sum((1, 2)) > 0
         self.column_labels = torch.where(is_binary, (gradient < 0).long(), IGNORED).flatten()
+        # columns, labels
+        self._label_counts = _added(self._label_counts, weights[:, 0])
         self._label_weights = _added(self._label_weights, weights)
         self._add_share("targets.impossible", impossible_labels(gradient, outputs))
         return weights
@@ -265,7 +275,11 @@ class RowLosses:
         if len(self._targets) >= DIFFERENT:
             signs["targets.one_number"] = shared_targets(torch.stack(self._targets))
         if self._class_counts is not None:
-            signs["targets.entropy"] = entropy_of_counts(self._class_counts)
+            entropy = entropy_of_counts(self._class_counts)
+            if self._label_counts is not None:
+                of_columns = entropy_of_counts(self._label_counts).mean()
+                entropy = torch.where(self._class_counts.sum() > 0, entropy, of_columns)
+            signs["targets.entropy"] = entropy
         if self.n_vectors:
             signs["targets.vectors"] = torch.tensor(float(self.n_vectors))
         if self._label_weights is not None:

@@ -55,15 +55,15 @@ def shared_targets(rows: Float[Tensor, "updates 4"]) -> Float[Tensor, ""]:
     return torch.where((n_different >= DIFFERENT) & is_on_both, is_line.mean(), 0.0)
 
 
-def entropy_of_counts(counts: Float[Tensor, " classes"]) -> Float[Tensor, ""]:
+def entropy_of_counts(counts: Float[Tensor, "*columns classes"]) -> Float[Tensor, "*columns"]:
     """The entropy of classes that came so often, in nats; 0 without any.
 
     The plug-in estimate, plus the first term of its bias (see `baselines`).
     """
-    n = counts.sum().clamp_min(1)
-    p = counts / n
-    plain = -(p * p.clamp_min(1e-30).log()).sum()
-    return plain + ((counts > 0).sum() - 1).clamp_min(0) / (2 * n)
+    n = counts.sum(-1).clamp_min(1)
+    p = counts / n[..., None]
+    plain = -(p * p.clamp_min(1e-30).log()).sum(-1)
+    return plain + ((counts > 0).sum(-1) - 1).clamp_min(0) / (2 * n)
 
 
 def squared_targets(

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from pellucid.batches import IGNORED
 from pellucid.vitals.async_metrics import AsyncMetrics
+from pellucid.vitals.call.alignment import are_classes
 from pellucid.vitals.call.answers import Answers
 from pellucid.vitals.call.kinship import kinship_of_masked
 from pellucid.vitals.call.paid_targets import PaidTargets, first_places, paid_targets
@@ -129,8 +130,8 @@ class FirstBatch:
         is_of_tokens = labels is not None and labels.ndim == 2 and not labels.is_floating_point()
         if labels is None or not is_of_tokens or self._predicts_classes:
             return None
-        losses = baselines(labels)
-        return losses if all(map(math.isfinite, losses)) else None
+        losses = None if are_classes(self.first_ids, labels) else baselines(labels)
+        return losses if losses is not None and all(map(math.isfinite, losses)) else None
 
     def calling(self, model: nn.Module) -> Callable[[], Tensor | None]:
         """A function that repeats the kept call, with this model or another."""

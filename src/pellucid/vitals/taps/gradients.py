@@ -221,15 +221,29 @@ class Gradients:
 
 
 def names_of_trunk(depths: Mapping[str, int | None]) -> frozenset[str]:
-    """The names up to the last one that lies in a block, or else in a list of layers; else all.
+    """The names of all blocks, or else of all layers in lists, and those before them; else all.
 
-    A pooler follows the last block. A model whose layers share their weights has one block alone.
+    A pooler follows the last block of its own tower, whatever tower comes next. A model whose
+    layers share their weights has one block alone.
     """
     names = list(depths)
     in_blocks = [i for i, name in enumerate(names) if depths[name] is not None]
     in_lists = [i for i, name in enumerate(names) if any(map(str.isdigit, name.split(".")))]
-    last = max(in_blocks or in_lists, default=len(names))
-    return frozenset(names[: last + 1])
+    #: the last block within each module, by its name; within the model it is that of ""
+    last = {"": len(names)}
+    for i in in_blocks or in_lists:
+        last |= dict.fromkeys(_modules_around(names[i]), i)
+    return frozenset(
+        name
+        for i, name in enumerate(names)
+        if i <= next(last[module] for module in _modules_around(name) if module in last)
+    )
+
+
+def _modules_around(name: str) -> list[str]:
+    """The modules that hold a parameter, the innermost one first, and "" for the model."""
+    parts = name.split(".")
+    return [".".join(parts[:n]) for n in range(len(parts) - 1, -1, -1)]
 
 
 def _divisor(optimiser: torch.optim.Optimizer | None) -> Tensor | None:
