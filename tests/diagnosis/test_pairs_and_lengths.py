@@ -160,6 +160,12 @@ def alarms(training: History) -> list[Finding]:
     return [finding for finding in diagnose(training) if finding.severity != "note"]
 
 
+def test_scores_of_a_new_head_may_be_learnt_slowly() -> None:
+    losses = [COIN + 2e-3 * (-1) ** step for step in range(120)]
+    scores = history("preferences", losses, signs={"answers.lowered": 0.5})
+    assert [(f.code, f.severity) for f in diagnose(scores)] == [("PRF001", "note")]
+
+
 def won(*margins: float) -> list[str]:
     columns = {"margin": margins, "accuracy": [0.3] * len(margins)}
     return [finding.code for finding in alarms(history("preferences", columns=columns))]

@@ -12,6 +12,7 @@ import statistics
 from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect
 from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.causes.pairing import opposite_rewards
+from pellucid.diagnosis.causes.reference import compares_scores
 from pellucid.diagnosis.finding import limit
 from pellucid.diagnosis.logs.statistics import bend, ends, noise
 
@@ -34,7 +35,9 @@ def no_preference(view: HistoryView) -> Candidate | None:
         return None  # the mean of a loss hides what its margins show
     # margins that differ from row to row say that the model moves: it may only be slow
     deviation = 1.4826 * bend(view.losses) / math.sqrt(6)
-    severity = "note" if deviation > limit("PRF001", "level") else None
+    # and so it may be where a new head is to learn, whose scores begin near 0
+    is_slow = deviation > limit("PRF001", "level") or compares_scores(view)
+    severity = "note" if is_slow else None
     return suspect("PRF001", end=end, step=view.updates, severity=severity)
 
 

@@ -106,7 +106,7 @@ def moving_reference(view: HistoryView) -> Candidate | None:
     return suspect("REF002/pairs", n=n, margin=0.0, moves=moves)
 
 
-def _compares_scores(view: HistoryView) -> bool:
+def compares_scores(view: HistoryView) -> bool:
     """Whether pairs are seen, and no log P of their answers: scores have no reference."""
     return view.first("answers.lowered") is not None and view.first("answers.uneven") is None
 
@@ -122,7 +122,7 @@ def renewed_reference(view: HistoryView) -> Candidate | None:
     n, gaps = len(places), {b - a for a, b in pairwise(places)}
     if not view.facts.on_preferences or n < limit("REF002", "renewed") or len(gaps) > 1:
         return None
-    if _compares_scores(view):
+    if compares_scores(view):
         return None
     moves = _moves(view)
     # near ln 2 all along, single rows may round to it
@@ -145,7 +145,7 @@ def returned_rewards(view: HistoryView) -> Candidate | None:
     late, largest = max(sizes[-2:]), max(sizes[:-2])
     if not 0 < late < limit("REF002", "back") * largest:
         return None
-    if _compares_scores(view) or sizes[0] > limit("REF002", "began") * largest:
+    if compares_scores(view) or sizes[0] > limit("REF002", "began") * largest:
         return None
     return suspect("REF002/returned", largest=largest, late=late)
 
