@@ -117,7 +117,8 @@ def rejected_wins(view: HistoryView) -> Candidate | None:
         return None
     start, end = ends(view.history.measures["margin"])
     loses = accuracy is None or accuracy < limit("PRF004", "accuracy")
-    error = noise(margins) / math.sqrt(_LEAST_ROWS)
+    # the end is the median of a fifth of the rows
+    error = noise(margins) / math.sqrt(max(_LEAST_ROWS, len(margins) / 5))
     if -end < limit("PRF004", "errors") * error:
         return None  # a few pairs a row are below 0 by chance
     if not loses or end > -limit("PRF004", "margin") or end >= start:
