@@ -161,6 +161,15 @@ def test_outputs_that_are_all_raised_without_end_have_no_number() -> None:
     assert share_of_one_number(raise_all, lambda y: y) == 0
 
 
+def test_calls_that_are_raised_and_calls_that_are_lowered_have_no_number() -> None:
+    def classify(outputs: Tensor, labels: Tensor) -> Tensor:
+        scores = 0.02 * outputs[:, 0]
+        label = torch.full_like(scores, float(labels[0] > 0))
+        return F.binary_cross_entropy_with_logits(scores, label)
+
+    assert share_of_one_number(classify, lambda y: y) == 0
+
+
 def test_a_constant_target_of_a_critic_is_meant() -> None:
     assert share_of_one_number(row_loss, torch.ones_like) == 0
     assert share_of_one_number(row_loss, lambda y: torch.full_like(y, float(y[0] > 0))) == 0

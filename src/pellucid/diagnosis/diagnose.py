@@ -59,6 +59,7 @@ _GENERAL = (
     "UPD008",
     "OPT012",
     "OPT007",
+    "PRF001",
     "RLH012",
 )
 #: Says what would tell a fault from a sound training, where nothing else is wrong.

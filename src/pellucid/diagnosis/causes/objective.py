@@ -198,6 +198,9 @@ def diluted(view: HistoryView) -> Candidate | None:
     parts = view.history.marks.get("parts")
     if single is not None and single < limit("LOS010", "single"):
         return None
+    paid = view.facts.paid_share
+    if paid is not None and abs(paid / ratio - 1) > limit("LOS010", "places"):
+        return None  # it is not the ignored places that make it so small: the loss has a weight
     if weight is not None:
         weight *= parts.value if parts is not None and parts.n_seen else 1.0
         if abs(weight / ratio - 1) > limit("LOS010", "weight"):

@@ -33,6 +33,32 @@ def swapped_answers(view: HistoryView) -> Candidate | None:
     return suspect("PRF004/order", first=first, n=n, step=0)
 
 
+def opposite_rewards(view: HistoryView) -> tuple[float, float] | None:
+    """Rewards of x and -x in the row of the first update; None if they are something else.
+
+    The policy is its reference then: log P of one answer less that of the other is left.
+    """
+    chosen, rejected = (
+        view.history.measures.get(kind, ()) for kind in ("chosen_reward", "rejected_reward")
+    )
+    if not chosen or not rejected or chosen[0][0] > 1 or rejected[0][0] > 1:
+        return None
+    reward, other = chosen[0][1], rejected[0][1]
+    is_opposite = abs(reward + other) < limit("REF001", "opposite") * abs(reward)
+    return (reward, other) if is_opposite and abs(reward) > limit("REF001", "crossed") else None
+
+
+def crossed_sides(view: HistoryView) -> Candidate | None:
+    """Each side of the pairs has the other side's reference: one of the two was exchanged."""
+    rewards = opposite_rewards(view)
+    if rewards is None:
+        return None
+    first = view.first("answers.first")
+    is_policy = first is not None and first <= 1 - limit("PRF004", "stranger")
+    key = "PRF004/crossed" if is_policy else "REF001/crossed"
+    return suspect(key, reward=rewards[0], other=rewards[1], step=0)
+
+
 def crossed_pairs(view: HistoryView) -> Candidate | None:
     """Answers that are compared with answers to other prompts, and raised with their own rivals."""
     split, n = view.first("answers.split"), view.first("answers.pairs")
@@ -84,7 +110,9 @@ def decided_pairs(view: HistoryView) -> Candidate | None:
     start = view.start or _COIN
     is_off = abs(start - _COIN) > limit("REF001", "coin")
     # dropout makes pairs differ in weight, by chance, and hardly moves their mean loss
-    least = limit("REF001", "shifted" if is_off and explained is not None else "uneven")
+    is_ordered = explained is not None and explained >= limit("REF001", "explained")
+    is_known = explained is not None and (is_off or is_ordered)
+    least = limit("REF001", "shifted" if is_known else "uneven")
     if uneven <= least:
         return None
     is_open = limit("REF001", "decided") < start < limit("REF001", "wrong")
@@ -102,10 +130,11 @@ def decided_pairs(view: HistoryView) -> Candidate | None:
         return None
     if is_foreign and is_off and not is_constant and is_bounded:
         return suspect("REF001/margins", uneven=uneven, loss=start, explained=explained, step=0)
+    # chance alone, such as dropout, puts weights in no order
+    if explained is not None and not is_foreign and start < limit("REF001", "wrong"):
+        return suspect("UNK002/reference", uneven=uneven, explained=explained, step=0)
     if uneven <= limit("REF001", "uneven"):
         return None
-    if explained is not None and not is_foreign and is_open:
-        return suspect("UNK002/reference", uneven=uneven, explained=explained, step=0)
     severity = "note" if is_open or is_constant or not is_bounded else "warn"
     return suspect("REF001/pairs", uneven=uneven, loss=start, step=0, severity=severity)
 
@@ -145,6 +174,7 @@ def summed_pairs(view: HistoryView) -> Candidate | None:
 
 CAUSES: tuple[Cause, ...] = (
     swapped_answers,
+    crossed_sides,
     crossed_pairs,
     two_units,
     told_by_length,

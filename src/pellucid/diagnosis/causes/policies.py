@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect, suspect_mark
 from pellucid.diagnosis.causes.history_view import HistoryView
+from pellucid.diagnosis.causes.reference import charged_beta
 from pellucid.diagnosis.finding import limit
 from pellucid.diagnosis.logs.statistics import bend, ends
 
@@ -147,6 +148,9 @@ def lost_old_log_ps(view: HistoryView) -> Candidate | None:
     losses = [abs(loss) for loss in view.losses]
     if not view.facts.on_rewards or not weight or not tokens or len(losses) < _NOISY:
         return None
+    spreads = view.measure("reward_spread")
+    if spreads and spreads[0] <= limit("RLH009", "usual") * statistics.fmean(spreads):
+        return None  # where the first answers earn the same, their advantages say nothing
     advantage = 2 * weight * tokens  # raised and lowered answers weigh the same in all
     early, late = max(losses[:_EARLY]), statistics.median(losses[len(losses) // 2 :])
     if early > limit("RLH009", "early") * advantage or late < limit("RLH009", "loss") * advantage:
@@ -161,16 +165,17 @@ def large_beta(view: HistoryView) -> Candidate | None:
     A loss that is a mean over tokens pays A for each of them: an answer gets exp(A length / beta).
     """
     betas, lengths = view.measure("beta"), view.measure("length")
-    if not view.facts.on_rewards or not betas or betas[0] <= 0 or not lengths:
+    beta = betas[0] if betas else charged_beta(view)
+    if not view.facts.on_rewards or beta is None or beta <= 0 or not lengths:
         return None
     # advantages that are divided by their deviation have one of 1
     spread = max(1.0, statistics.median(view.measure("reward_spread") or [1.0]))
-    bound = spread * statistics.median(lengths) / betas[0]
+    bound = spread * statistics.median(lengths) / beta
     rewards = _rewards(view)
     has_gained = rewards is not None and rewards.gain > limit("REF005", "gain")
     if bound >= limit("REF005", "gain") or has_gained:
         return None
-    return suspect("REF005", beta=betas[0], bound=bound, step=0)
+    return suspect("REF005", beta=beta, bound=bound, step=0)
 
 
 def small_steps(view: HistoryView) -> Candidate | None:

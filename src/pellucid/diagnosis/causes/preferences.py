@@ -11,8 +11,10 @@ import statistics
 
 from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect
 from pellucid.diagnosis.causes.history_view import HistoryView
+from pellucid.diagnosis.causes.pairing import opposite_rewards
+from pellucid.diagnosis.causes.reference import compares_scores
 from pellucid.diagnosis.finding import limit
-from pellucid.diagnosis.logs.statistics import ends
+from pellucid.diagnosis.logs.statistics import bend, ends, noise
 
 _COIN = math.log(2)
 #: Rows that are enough for an exact equality.
@@ -31,7 +33,12 @@ def no_preference(view: HistoryView) -> Candidate | None:
         return None
     if margin is not None and abs(margin) > limit("PRF001", "margin"):
         return None  # the mean of a loss hides what its margins show
-    return suspect("PRF001", end=end, step=view.updates)
+    # margins that differ from row to row say that the model moves: it may only be slow
+    deviation = 1.4826 * bend(view.losses) / math.sqrt(6)
+    # and so it may be where a new head is to learn, whose scores begin near 0
+    is_slow = deviation > limit("PRF001", "level") or compares_scores(view)
+    severity = "note" if is_slow else None
+    return suspect("PRF001", end=end, step=view.updates, severity=severity)
 
 
 def exactly_a_coin(view: HistoryView) -> Candidate | None:
@@ -110,6 +117,10 @@ def rejected_wins(view: HistoryView) -> Candidate | None:
         return None
     start, end = ends(view.history.measures["margin"])
     loses = accuracy is None or accuracy < limit("PRF004", "accuracy")
+    # the end is the median of a fifth of the rows
+    error = noise(margins) / math.sqrt(max(_LEAST_ROWS, len(margins) / 5))
+    if -end < limit("PRF004", "errors") * error:
+        return None  # a few pairs a row are below 0 by chance
     if not loses or end > -limit("PRF004", "margin") or end >= start:
         return None
     key = "PRF004/falling loss" if (view.end or _COIN) < _COIN else "PRF004"
@@ -159,28 +170,46 @@ def too_certain(view: HistoryView) -> Candidate | None:
     loss = statistics.median(losses)
     if not certain or margin < limit("PRF006", "margin") or loss > limit("PRF006", "loss"):
         return None
-    return suspect("PRF006", loss=loss, margin=margin, accuracy=accuracy, rate=view.rate)
+    # pairs may be that easy, up to a margin that no sum of small steps brings
+    severity = None if margin >= limit("PRF006", "beyond") else "note"
+    return suspect(
+        "PRF006", loss=loss, margin=margin, accuracy=accuracy, rate=view.rate, severity=severity
+    )
 
 
 def other_start(view: HistoryView) -> Candidate | None:
-    """Rewards in the first rows of a warm-up: the policy has not moved, its reference is another.
+    """Rewards that are far from 0 at the start: the policy has not moved, its reference is another.
 
-    Losses without a reference call the log P itself a reward, so the two have one ratio.
+    It takes three rows of a warm-up, or pairs that weigh differently before the first update.
+    Losses without a reference call the log P itself a reward: the two have one ratio, and pairs
+    weigh in its order.
     """
+    rewards = view.measure("chosen_reward")[:_LEAST_ROWS]
+    uneven, explained = view.first("answers.uneven"), view.first("answers.explained")
+    if len(rewards) < _LEAST_ROWS or _has_no_reference(view) or opposite_rewards(view):
+        return None
+    if explained is not None and explained >= limit("REF001", "explained"):
+        return None
+    is_uneven = explained is not None and (uneven or 0.0) > limit("REF001", "shifted")
+    if (view.first("update.ratio") or 0.0) > limit("REF001", "moved"):
+        return None  # the first update alone took the policy away
+    if abs(rewards[0]) < limit("REF001", "reward"):
+        return None
+    is_still = _is_warm_up(view) and min(map(abs, rewards)) >= limit("REF001", "reward")
+    if not (is_uneven or is_still):
+        return None
+    key = "REF001/uneven" if is_uneven else "REF001/log"
+    return suspect(key, reward=rewards[0], uneven=uneven, step=0)
+
+
+def _is_warm_up(view: HistoryView) -> bool:
+    """Whether the first rows of rewards are from updates at a small rate."""
     points, rate_at = view.history.measures.get("chosen_reward", ()), dict(view.history.rates)
     # a row of rewards may come after many updates, each with a rate of its own
     rates = [rate_at[step] for step, _ in points[:_LEAST_ROWS] if step in rate_at]
-    rewards = view.measure("chosen_reward")[:_LEAST_ROWS]
-    if len(rates) < _LEAST_ROWS or len(rewards) < _LEAST_ROWS or not view.rate:
-        return None
-    is_warm_up = rates == sorted(rates) and 0 <= rates[0] < limit("REF001", "warm_up") * view.rate
-    if (view.first("update.ratio") or 0.0) > limit("REF001", "moved"):
-        return None  # the first update alone took the policy away
-    if not is_warm_up or _has_no_reference(view) or abs(rewards[0]) < limit("REF001", "reward"):
-        return None
-    if min(map(abs, rewards)) < limit("REF001", "reward"):
-        return None
-    return suspect("REF001/log", reward=rewards[0], step=0)
+    if len(rates) < _LEAST_ROWS or not view.rate:
+        return False
+    return rates == sorted(rates) and 0 <= rates[0] < limit("REF001", "warm_up") * view.rate
 
 
 def _has_no_reference(view: HistoryView) -> bool:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
+import statistics
 from typing import Any
 
 from pellucid.diagnosis.causes.candidate import Candidate, suspect
 from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.finding import limit
+from pellucid.diagnosis.logs.statistics import bend
 
 #: So many values that run away are enough, also while the loss comes down.
 _ENOUGH = 2
 #: A loss that stays high says nothing of a shorter training.
 _LONG = 30
+#: So many updates before a rise of the loss, and after it, are compared.
+_WINDOWS = 5, 10
 
 
 def too_high(view: HistoryView) -> Candidate | None:
@@ -43,7 +47,11 @@ def too_high(view: HistoryView) -> Candidate | None:
     if excess is not None:
         effect = f"the loss stayed {excess:.2g} nats above that of the first batch"
         runaways["above"] = excess, effect
-    shows = excess is not None or _rises(view)
+    rise = _rise_at_speed(view)
+    if rise is not None and excess is None:
+        effect = f"the loss of ten updates was {rise:.2g} nats above that of five updates before"
+        runaways["above"] = rise, effect
+    shows = excess is not None or rise is not None or _rises(view)
     if _has_adapters(view) and not (shows or is_hurt):
         return None  # of a few new weights, the size of a step says little
     is_sure = is_far or is_lost or shows or large_update is not None
@@ -79,6 +87,20 @@ def _above_start(view: HistoryView) -> float | None:
     if not is_of_text or distance < limit("OPT005", "way") or view.updates < _LONG:
         return None
     return best - start if best - start > limit("OPT005", "rise") else None
+
+
+def _rise_at_speed(view: HistoryView) -> float | None:
+    """How far the loss of a trained model rose while its steps were long; None if by chance."""
+    is_of_text = view.learns_tokens and view.guessing is not None and _was_trained(view)
+    losses, (before, after) = view.losses, _WINDOWS
+    if not is_of_text or usual_stride(view) < limit("OPT005", "fast"):
+        return None
+    lowest, largest = math.inf, 0.0
+    for i in range(before, len(losses) - after + 1):
+        lowest = min(lowest, statistics.fmean(losses[i - before : i]))
+        largest = max(largest, statistics.fmean(losses[i : i + after]) - lowest)
+    error = 1.4826 * bend(losses) / math.sqrt(6) * math.sqrt(1 / before + 1 / after)
+    return largest if largest > max(limit("OPT005", "rise"), 3 * error) else None
 
 
 def _was_trained(view: HistoryView) -> bool:

@@ -64,6 +64,23 @@ def paid_distance(view: HistoryView) -> Candidate | None:
     return suspect("REF004", weight=weight, n=len(pairs), distance=distances[-1])
 
 
+def charged_beta(view: HistoryView) -> float | None:
+    """The loss over the distance from the reference, where it is one number: that is beta.
+
+    A policy's own term is about 0, because advantages are. It is not seen if beta is as large as it
+    needs to be for such a distance to outweigh them.
+    """
+    losses = dict(view.history.losses)
+    weights = [
+        losses[step] / distance
+        for step, distance in view.history.measures.get("kl", ())
+        if distance > 0 and math.isfinite(losses.get(step, math.inf))
+    ]
+    beta = statistics.median(weights) if len(weights) >= limit("REF004", "rows") else 0.0
+    is_constant = beta > 0 and statistics.pstdev(weights) < limit("REF004", "spread") * beta
+    return beta if is_constant else None
+
+
 def shared_reference(view: HistoryView) -> Candidate | None:
     """A distance from the reference that stays exactly 0."""
     readings = view.readings("reference.kl", after=int(limit("REF002", "updates")))
@@ -89,6 +106,11 @@ def moving_reference(view: HistoryView) -> Candidate | None:
     return suspect("REF002/pairs", n=n, margin=0.0, moves=moves)
 
 
+def compares_scores(view: HistoryView) -> bool:
+    """Whether pairs are seen, and no log P of their answers: scores have no reference."""
+    return view.first("answers.lowered") is not None and view.first("answers.uneven") is None
+
+
 def renewed_reference(view: HistoryView) -> Candidate | None:
     """A loss of pairs that comes back to exactly ln 2: the policy is its reference again.
 
@@ -99,6 +121,8 @@ def renewed_reference(view: HistoryView) -> Candidate | None:
     places = [at for at in range(first, len(is_coin)) if is_coin[at]]
     n, gaps = len(places), {b - a for a, b in pairwise(places)}
     if not view.facts.on_preferences or n < limit("REF002", "renewed") or len(gaps) > 1:
+        return None
+    if compares_scores(view):
         return None
     moves = _moves(view)
     # near ln 2 all along, single rows may round to it
@@ -120,6 +144,8 @@ def returned_rewards(view: HistoryView) -> Candidate | None:
         return None
     late, largest = max(sizes[-2:]), max(sizes[:-2])
     if not 0 < late < limit("REF002", "back") * largest:
+        return None
+    if compares_scores(view) or sizes[0] > limit("REF002", "began") * largest:
         return None
     return suspect("REF002/returned", largest=largest, late=late)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -150,7 +151,9 @@ def few_pairs(view: HistoryView) -> Candidate | None:
     if mark is None or mark.n_seen < limit("UPD003", "times") or not view.facts.on_preferences:
         return None
     repetitions = statistics.median(mark.values[-3:])
-    return _as_often_later(view, mark, "DAT021/pairs", repetitions, limit("DAT021", "pairs"))
+    candidate = _as_often_later(view, mark, "DAT021/pairs", repetitions, limit("DAT021", "pairs"))
+    is_known = view.end is not None and view.end < limit("DAT021", "heart")
+    return candidate if candidate is None or is_known else replace(candidate, severity="note")
 
 
 CAUSES: tuple[Cause, ...] = (

@@ -66,6 +66,9 @@ def no_gradient(view: HistoryView) -> Candidate | None:
     if mark is None or not view.facts.on_rewards or mark.first > limit("RLH001", "soon"):
         return None
     if _has_judged_answers(view, mark):
+        cut_off = view.late("cut_off") or 0.0
+        if cut_off >= limit("RLH002", "share"):
+            return suspect_mark("RLH002/left out", mark, cut_off=cut_off)
         return suspect_mark("GRD002/rewards", mark)
     severity = _severity_if_it_learns(view) or ("fault" if mark.share == 1 else None)
     return suspect_mark("RLH001/blank", mark, _likely_from_start(mark), severity=severity)
@@ -253,20 +256,6 @@ def entropy_collapse(view: HistoryView) -> Candidate | None:
     return None
 
 
-def length_runs_away(view: HistoryView) -> Candidate | None:
-    """Answers that became many times longer or shorter, for no more reward."""
-    lengths, rewards = (view.history.measures.get(kind, ()) for kind in ("length", "reward"))
-    if min(len(lengths), len(rewards)) < limit("RLH008", "rows"):
-        return None
-    (start, end), (old, new) = ends(lengths), ends(rewards)
-    times = limit("RLH008", "times")
-    if start <= 0 or end <= 0 or new > old + noise(view.measure("reward")):
-        return None
-    if max(end / start, start / end) < times:
-        return None
-    return suspect("RLH008", start=start, end=end, ratio=end / start, old=old, new=new)
-
-
 def stale_log_ps(view: HistoryView) -> Candidate | None:
     """Ratios of new to old probabilities that are clipped, or far from 1."""
     clipped, ratio = view.late("clipped"), view.late("ratio")
@@ -290,6 +279,5 @@ CAUSES: tuple[Cause, ...] = (
     still_kl,
     negative_kl,
     entropy_collapse,
-    length_runs_away,
     stale_log_ps,
 )

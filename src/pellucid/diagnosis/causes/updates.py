@@ -128,8 +128,8 @@ def blank(view: HistoryView) -> Candidate | None:
 
     So does a loss with a margin, once the margin is kept: then the loss is 0 too.
     """
-    if view.facts.on_rewards or view.facts.on_preferences:
-        return None
+    if view.facts.on_rewards or view.facts.on_preferences or view.first("answers.equal") == 1:
+        return None  # answers to one prompt that are all one text cancel each other
     mark, losses = view.history.marks.get("blank"), dict(view.history.losses)
     steps = [] if mark is None else mark.steps
     if steps and view.start and all(losses.get(step) == 0 for step in steps):
@@ -233,6 +233,8 @@ def parts_not_divided(view: HistoryView) -> Candidate | None:
     discarded = view.history.marks.get("discarded")
     if discarded is not None and discarded.n_seen:
         return None  # the parts do not add up
+    if view.facts.on_preferences or view.facts.on_rewards:
+        return None  # a sum over tokens, and a second term, weigh more
     if n < 2 or not is_of_tokens or not most < outputs.value <= most * n:
         return None
     return suspect("LOS007/parts", total=outputs.value, parts=n, step=outputs.first)

@@ -50,7 +50,7 @@ def examine_loop(
         step = watch.updates
         findings.append(describe("OPT017/silent", calls=calls, most=most_calls, step=step))
     findings += _compare_prompts(watched)
-    findings += _look_for_ends(watched)
+    findings += _look_for_ends(watched) + _look_for_copies(watched)
     if declared.tied is not False and _is_untied(model):
         findings.append(describe("TIE001", n=2, equal=""))
     return findings
@@ -68,14 +68,26 @@ def _compare_prompts(watched: WatchState) -> list[Finding]:
     return [describe("LOS003/prompts", share=share, n=matches.n_answers, own=matches.own_match)]
 
 
+def _look_for_copies(watched: WatchState) -> list[Finding]:
+    """Many answers that stand in their own prompt."""
+    answers = watched.prompt_answers
+    share = None if answers is None else answers.share_copied()
+    if share is None or share <= limit("DAT032", "many"):
+        return []
+    return [describe("DAT032", value=share)]
+
+
 def _look_for_ends(watched: WatchState) -> list[Finding]:
     """Many answers behind prompts that stop, and no token closes them."""
     answers = watched.prompt_answers
     ends = end_ids(watched.anatomy.model)
     share = None if answers is None else answers.share_without_end(ends)
-    if share is None or share <= limit("DAT019", "many"):
+    if share is not None and share > limit("DAT019", "many"):
+        return [describe("DAT019/all", value=share)]
+    share = None if answers is None else answers.share_cut_off(ends)
+    if share is None or share <= limit("DAT019", "cut"):
         return []
-    return [describe("DAT019/all", value=share)]
+    return [describe("DAT019/cut", value=share)]
 
 
 def _is_untied(model: Any) -> bool:

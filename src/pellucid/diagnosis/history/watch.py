@@ -15,6 +15,7 @@ from torch import nn
 from pellucid.diagnosis.expectations import Expectations
 from pellucid.diagnosis.finding import Finding
 from pellucid.diagnosis.history.adam_state import remembered_step
+from pellucid.diagnosis.history.first_targets import frequencies, is_log_p, paid_share
 from pellucid.diagnosis.history.history import Facts, History, Points, Reading
 from pellucid.diagnosis.history.loop_findings import examine_loop
 from pellucid.diagnosis.history.weight_shares import (
@@ -36,14 +37,12 @@ from pellucid.model.facts import (
     attention_facts,
 )
 from pellucid.training import silently
-from pellucid.vitals import Mark, MarkName, Point, Watch, WatchState, baselines, number_in
+from pellucid.vitals import Mark, MarkName, Point, Watch, WatchState, number_in
 
 #: Fewer labels are too few to estimate the frequencies of tokens.
 _LEAST_LABELS = 128
 #: So many first losses of a preference loss are not negative; one near ln 2 is that of a coin.
 _EARLY, _NEAR_A_COIN = 8, 0.1
-#: A loss that differs from -log p by so many nats has other terms, or other weights.
-_EQUAL_NATS = 0.25
 #: Of both answers of all pairs, half are made less likely.
 _HALF = 0.02
 #: Weights that do not move: another optimiser's rest while the watched ones step.
@@ -87,7 +86,7 @@ def history_of_watch(
     facts = of_gradient(of_objective(facts or Facts(), logged), signs, losses)
     total = watch.first_call.planned_updates or (watch.updates if watch.has_ended else None)
     facts = replace(facts, total_steps=total)
-    if not _is_log_p(signs, losses):
+    if not is_log_p(signs, losses):
         facts = replace(facts, unigram=None, bigram=None)  # no numbers to compare this loss with
     if facts.objective is not None and not watched.n_losses:
         # the model's own call has a loss of tokens, which is not what this trainer minimises
@@ -113,14 +112,6 @@ def _marks_of_all(watched: WatchState) -> Mapping[MarkName, Mark]:
     """The marks; marks of whole updates only if no other optimiser steps between two of these."""
     hidden = _OF_WHOLE_UPDATES if watched.moved_by_others else ()
     return {name: mark for name, mark in watched.marks.items() if name not in hidden}
-
-
-def _is_log_p(signs: Mapping[str, tuple[Reading, ...]], losses: Points) -> bool:
-    """Whether the first loss is -log p of the targets that its gradient names, if that is known."""
-    nats = signs.get("targets.nats", ())
-    if not nats or not losses or losses[0][0] > 1:
-        return True
-    return abs(losses[0][1] - nats[0].value) < _EQUAL_NATS
 
 
 def of_gradient(facts: Facts, signs: Mapping[str, tuple[Reading, ...]], losses: Points) -> Facts:
@@ -196,11 +187,12 @@ def _facts(watched: WatchState, optimisers: Sequence[Any], rates: Points) -> Fac
         slows_down=any("initial_accumulator_value" in group for group in groups) or None,
         maximizes=any(bool(group.get("maximize")) for group in groups) if groups else None,
         weights=str(next(iter(kinds))).removeprefix("torch.") if len(kinds) == 1 else None,
-        unigram=_frequencies(watched) if labels is None else labels.unigram,
+        unigram=frequencies(watched) if labels is None else labels.unigram,
         bigram=None if labels is None else labels.bigram,
         norm_eps=max((norm.facts.eps for norm in watched.anatomy.norms.values()), default=None),
         frozen=frozen_share(model),
         frozen_body=is_body_frozen(model),
+        paid_share=paid_share(watched),
         has_prompts=None if watched.prompt_answers is None else watched.prompt_answers.has_prompts,
         untrained=untrained_share(model),
         adapted=has_adapters(model),
@@ -232,14 +224,6 @@ def _decays(groups: list[dict[str, Any]]) -> Any:
         return None
     shapes = [p.ndim for g in shrinking for p in cast("list[nn.Parameter]", g["params"])]
     return "all" if min(shapes, default=2) < 2 else "matrices"
-
-
-def _frequencies(watched: WatchState) -> float | None:
-    """The entropy of single tokens among the labels of the fixed rows, if there are enough."""
-    labels = None if watched.probe is None else watched.probe.labels
-    if labels is None or labels.ndim != 2 or labels.numel() < _LEAST_LABELS:
-        return None
-    return baselines(labels).unigram
 
 
 def _rising(rates: Points) -> int | None:

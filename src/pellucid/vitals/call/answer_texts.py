@@ -38,7 +38,7 @@ def measure(
     rows = _split(tokens[:_ROWS], targets[:_ROWS], {*arguments.ends})
     if len(rows) < max(_FEWEST_ROWS, (min(len(tokens), _ROWS) + 1) // 2):
         return {}
-    copied = [_is_copied(prompt, answer) for prompt, answer, _ in rows]
+    copied = [is_copied(prompt, answer) for prompt, answer, _ in rows]
     signs = {"targets.copied": sum(copied) / len(rows)}
     whole_answers = [answer for _, answer, is_whole in rows if is_whole]
     if arguments.ends and len(whole_answers) >= _FEWEST_ROWS:
@@ -65,7 +65,7 @@ def _split(tokens: Tensor, targets: Tensor, ends: set[int]) -> list[Row]:
     return rows
 
 
-def _is_copied(prompt: Sequence[int], answer: Sequence[int]) -> bool:
+def is_copied(prompt: Sequence[int], answer: Sequence[int]) -> bool:
     """Whether an answer stands in its prompt, but for the tokens at its two ends."""
     core = list(answer[1:-1][:_LONGEST])
     if len(prompt) < len(answer) + _AROUND or len(set(core)) < _SHORTEST // 2:

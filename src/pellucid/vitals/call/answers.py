@@ -215,6 +215,8 @@ class Answers:
             return signs
         all_weights = torch.cat([w.double().cpu() for w in weights])
         all_weights = all_weights[torch.isfinite(all_weights) & (all_weights != 0)]
+        if not len(all_weights) and not self._is_own:
+            return signs | pair_signs(texts)  # equal answers of a pair cancel each other
         raised, lowered = all_weights[all_weights > 0], -all_weights[all_weights < 0]
         if not len(raised) or not len(lowered):
             return signs

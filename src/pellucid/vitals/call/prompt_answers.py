@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from pellucid.typed import to_list
+from pellucid.vitals.call.answer_texts import is_copied
 from pellucid.vitals.taps.recorded_call import is_plain
 
 #: Most calls whose rows are kept, and rows of a call.
@@ -30,6 +31,8 @@ _PIECES, _CLEAR, _PLACES = 4, 2.0, 2
 _FEWEST = 64
 #: A template closes an answer by one of its last two tokens. Shorter answers may be names.
 _LAST, _SHORTEST = 2, 8
+#: Prompts of fewer lengths may be of one form, and so may answers.
+_LENGTHS = 4
 
 
 class Matches(NamedTuple):
@@ -80,6 +83,33 @@ class PromptAnswers:
         if labels.shape == ids.shape and not labels.is_floating_point() and is_plain(labels):
             self._calls.append((ids[:_ROWS].clone(), labels[:_ROWS].detach().clone()))
 
+    def share_copied(self) -> float | None:
+        """The share of long answers that stand in their prompt; None of too few."""
+        runs = [run for ids, labels in self._calls for run in _runs(ids, labels)]
+        long_runs = [run for run in runs if run.is_first and len(run.answer) >= _SHORTEST]
+        if len(long_runs) < _FEWEST:
+            return None
+        return fmean(is_copied(run.prompt, run.answer) for run in long_runs)
+
+    def share_cut_off(self, ends: Collection[int]) -> float | None:
+        """The share of rows whose answer runs into the end of its row, without an end.
+
+        All rows have one length there, and their prompts have several: so answers are as long as
+        the room that a prompt leaves. None if the rows are too few, or of several lengths.
+
+        Args:
+            ends: The tokens that end a text; without any, nothing is known.
+        """
+        widths = {ids.shape[1] for ids, _ in self._calls}
+        n = sum(len(ids) for ids, _ in self._calls)
+        if len(widths) != 1 or n < _FEWEST or not ends:
+            return None
+        runs = [run for ids, labels in self._calls for run in _runs(ids, labels)]
+        cut_runs = [run for run in runs if not run.is_inside and run.answer[-1] not in ends]
+        starts = {run.first for run in cut_runs if run.is_first}
+        n_cut = sum(run.is_first for run in cut_runs)
+        return n_cut / n if len(starts) >= _LENGTHS else 0.0
+
     def share_without_end(self, ends: Collection[int]) -> float | None:
         """The share of answers that neither an end nor another closing token follows.
 
@@ -89,9 +119,13 @@ class PromptAnswers:
         Args:
             ends: The tokens that end a text; without any, nothing is known.
         """
-        answers = [answer for ids, labels in self._calls for answer in _stopping(ids, labels, ends)]
+        runs = [run for ids, labels in self._calls for run in _stopping(ids, labels, ends)]
+        answers = [run.answer for run in runs]
         if len(answers) < _FEWEST or not ends:
             return None
+        later_cues = Counter(run.prompt[-1] for run in runs if not run.is_first)
+        if later_cues and 2 * max(later_cues.values()) < sum(later_cues.values()):
+            return None  # no template stands between them: they are parts of a text
         n_earlier = Counter(token for answer in answers for token in {*answer[:-_LAST]})
         last = Counter(token for answer in answers for token in {*answer[-_LAST:]})
         is_closed = any(
@@ -119,16 +153,54 @@ def _split(ids: Tensor, labels: Tensor) -> Iterator[tuple[tuple[int, ...], tuple
         yield tuple(prompt[-_TOKENS:]), tuple(answer[:_TOKENS])
 
 
-def _stopping(ids: Tensor, labels: Tensor, ends: Collection[int]) -> Iterator[list[int]]:
-    """The long answers behind a prompt that stop within their row, before something else."""
+class _Run(NamedTuple):
+    """Tokens in turn that a loss pays for, behind a prompt.
+
+    Attributes:
+        answer: The tokens.
+        first: The place of the first.
+        is_first: Whether no other answer stands before it in its row.
+        is_inside: Whether something else follows in the row.
+        following: The token that follows; -1 at the end of a row.
+        prompt: The tokens before it, of its whole row.
+    """
+
+    answer: list[int]
+    first: int
+    is_first: bool
+    is_inside: bool
+    following: int
+    prompt: list[int]
+
+
+def _runs(ids: Tensor, labels: Tensor) -> Iterator[_Run]:
+    """The answers behind a prompt, also of several in one row, if their labels are the ids."""
     for row, paid in zip(to_list(ids), to_list(labels), strict=True):
         places = [place for place, label in enumerate(paid) if label >= 0]
-        if len(places) < _SHORTEST or any(row[place] != paid[place] for place in places):
+        if any(row[place] != paid[place] for place in places):
             continue
-        first, last = places[0], places[-1]
-        is_run = last - first + 1 == len(places)
-        if is_run and first >= _LONGEST and last + 1 < len(row) and row[last + 1] not in ends:
-            yield row[first : last + 1]
+        previous = -1
+        for first in (place for place in places if place and paid[place - 1] < 0):
+            end = first
+            while end < len(row) and paid[end] >= 0:
+                end += 1
+            if first - previous > _LONGEST:
+                yield _Run(
+                    answer=row[first:end],
+                    first=first,
+                    is_first=previous < 0,
+                    is_inside=end < len(row),
+                    following=row[end] if end < len(row) else -1,
+                    prompt=row[:first],
+                )
+            previous = end
+
+
+def _stopping(ids: Tensor, labels: Tensor, ends: Collection[int]) -> Iterator[_Run]:
+    """The long answers behind a prompt that stop within their row, before something else."""
+    for run in _runs(ids, labels):
+        if len(run.answer) >= _SHORTEST and run.is_inside and run.following not in ends:
+            yield run
 
 
 def match(rows: Sequence[tuple[tuple[int, ...], tuple[int, ...]]]) -> Matches | None:

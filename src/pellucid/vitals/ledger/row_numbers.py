@@ -18,7 +18,8 @@ def shared_target(
 ) -> Float[Tensor, " 4"]:
     """Whether a squared error pulls all outputs to one number, and this number.
 
-    Then the largest output, and 1 if the number is above the mean of the outputs, -1 if below.
+    Then the largest output, and how far the number is above the mean of the outputs, in units of
+    their range.
 
     Then g = w (z - m) is a line in z; with a target for each row it is none.
 
@@ -32,27 +33,32 @@ def shared_target(
     residual = (from_g - slope * from_z).square().sum() / from_g.square().sum().clamp_min(1e-300)
     is_line = (residual < _STRAIGHT) & (slope > 0) & (from_g.abs().amax() > 0)
     target = z.mean() - g.mean() / slope.clamp_min(1e-300)
-    return torch.stack([is_line.double(), target, z.abs().amax(), -g.mean().sign()])
+    rise = (target - z.mean()) / (z.amax() - z.amin()).clamp_min(1e-300)
+    return torch.stack([is_line.double(), target, z.abs().amax(), rise])
 
 
 def shared_targets(rows: Float[Tensor, "updates 4"]) -> Float[Tensor, ""]:
     """The share of the updates whose rows have one target, if it changes from update to update.
 
     A constant is a target of its own, such as that of a critic, and so are two of them. Means of
-    labels come to lie on both sides of the outputs; a loss that raises all outputs without end,
-    whose gradient is nearly a line too, has its target always on one.
+    labels come to lie on both sides of the outputs, and close to them. A loss that raises all
+    outputs of a call without end, or lowers all of them, has a gradient that is nearly a line too,
+    but its target stays far away. An example is a reward model that is called with chosen answers,
+    which have the label 1, and then with rejected ones.
 
     Args:
         rows: What `shared_target` gives of each update.
     """
-    is_line, targets, outputs, sides = rows.unbind(1)
+    is_line, targets, outputs, rises = rows.unbind(1)
     is_shared = is_line > 0
-    is_on_both = ((sides * is_line).amin() < 0) & ((sides * is_line).amax() > 0)
+    line_rises = rises * is_line
+    is_on_both = (line_rises.amin() < 0) & (line_rises.amax() > 0)
+    is_near = torch.where(is_shared, rises.abs(), rises.new_tensor(torch.inf)).amin() < 1
     size = torch.maximum(targets.abs() * is_line, outputs).amax()
     ordered = torch.where(is_shared, targets, targets.new_tensor(torch.inf)).sort().values
     steps = ordered[1:] - ordered[:-1]
     n_different = 1 + ((steps > _STEP * size) & steps.isfinite()).sum()
-    return torch.where((n_different >= DIFFERENT) & is_on_both, is_line.mean(), 0.0)
+    return torch.where((n_different >= DIFFERENT) & is_on_both & is_near, is_line.mean(), 0.0)
 
 
 def entropy_of_counts(counts: Float[Tensor, "*columns classes"]) -> Float[Tensor, "*columns"]:
