@@ -117,3 +117,16 @@ def test_rows_that_are_known_by_heart_need_few_sightings() -> None:
     assert "by heart" in finding.text()
     unsolved = diagnose(history_of_rows(times, healthy().losses))
     assert [finding.code for finding in unsolved] == []
+
+
+@pytest.mark.parametrize(("spread", "is_named"), [(0.05, True), (0.6, False)])
+def test_a_loss_of_other_rows_differs_from_log_p_as_losses_do_among_themselves(
+    spread: float, is_named: bool
+) -> None:
+    signs = once(loss_probe=GUESSING / 1.3)
+    falling = curve(GUESSING, 2.0, 200)
+    losses = tuple((step, loss - spread * (step % 2 == 0)) for step, loss in falling)
+    assert ("LOS013" in codes(signs=signs, losses=losses)) == is_named
+    # of several parts of an update, the first one shows less
+    parts: dict[MarkName, Mark] = {"parts": Mark(n_seen=1, n_seeable=1, values=[400.0])}
+    assert "LOS013" not in codes(signs=signs, losses=losses, marks=parts)

@@ -195,7 +195,8 @@ def at_rest(view: HistoryView) -> Candidate | None:
     if mark is None or not dropout:
         return None
     # Hugging Face models come in evaluation mode, and many fine-tune them like that
-    began_later = mark.first > limit("UPD007", "start")
+    was_training = mark.first > 1 and mark.n_seen < mark.n_seeable
+    began_later = was_training or mark.first > limit("UPD007", "start")
     return suspect(
         "UPD007",
         likelihood(mark),

@@ -33,6 +33,7 @@ from pellucid.vitals.taps.recorded_call import (
     is_learning,
     is_plain,
 )
+from pellucid.vitals.taps.row_starts import RowStarts
 
 #: About how many tokens a probe has, and its most rows; it has at least one row.
 _TOKENS, _ROWS = 512, 4
@@ -68,12 +69,12 @@ class FirstBatch:
         self.answers = Answers()
         #: the rows of the first calls whose labels leave out a prompt
         self.prompt_answers = PromptAnswers()
+        self.row_starts = RowStarts()
         self._call: Call | None = None
         self._watches_table = False
         #: whether the outputs of the first call are still to come
         self._awaits_logits, self._rows = False, 0
-        #: whether the outputs of the first call are too few for its ids: classes, not tokens
-        self._predicts_classes = False
+        self._predicts_classes = False  # outputs of the first call that are too few for its ids
         #: the ids of the latest call, and what it says of them: a mask and labels
         self._ids: Tensor | None = None
         self._ids_mask: Any = None
@@ -85,6 +86,7 @@ class FirstBatch:
         hooks.before(model, "the first batch", self._on_call, with_kwargs=True)
         on_output = partial(self._on_output, hooks)
         hooks.after(model, "outputs", on_output, when_idle=on_output)
+        self.row_starts.attach(model, hooks)
         if self._decodes is not None:
             # objectives call it for hidden states, and never the model itself
             embedding = self._model.get_submodule("token_embedding")
