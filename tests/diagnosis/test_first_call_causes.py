@@ -82,15 +82,18 @@ def test_an_end_between_packed_texts_makes_a_note_of_what_they_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "n_seen", "severity"),
-    [(2, 39, "warn"), (1, 40, "note"), (1, 39, "note"), (3, 40, "note"), (9, 40, "warn")],
+    ("first", "kept", "severity"),
+    [(2, 1, "warn"), (1, None, "note"), (2, None, "note"), (2, 7, "note"), (9, None, "warn")],
 )
 def test_a_model_that_was_in_training_mode_before_has_been_left_in_the_other(
-    first: int, n_seen: int, severity: str
+    first: int, kept: int | None, severity: str
 ) -> None:
-    mark = Mark(n_seen=n_seen, n_seeable=40, first=first, values=[1.0] * 9)
-    course = replace(healthy(), marks={"resting": mark})
-    findings = diagnose(replace(course, facts=replace(course.facts, dropout=0.1)))
+    mark = Mark(n_seen=40, n_seeable=40, first=first, values=[1.0] * 9)
+    course, signs = healthy(), {i: r for i, r in healthy().signs.items() if "call." not in i}
+    if kept is not None:
+        signs["call.inputs"] = (Reading(kept, 0.5, ""),)
+    rested = replace(course, marks={"resting": mark}, signs=signs)
+    findings = diagnose(replace(rested, facts=replace(course.facts, dropout=0.1)))
     assert [(f.code, f.severity) for f in findings] == [("UPD007", severity)]
 
 

@@ -130,3 +130,10 @@ def test_a_loss_of_other_rows_differs_from_log_p_as_losses_do_among_themselves(
     # of several parts of an update, the first one shows less
     parts: dict[MarkName, Mark] = {"parts": Mark(n_seen=1, n_seeable=1, values=[400.0])}
     assert "LOS013" not in codes(signs=signs, losses=losses, marks=parts)
+
+
+@pytest.mark.parametrize(("first", "is_solved"), [(0.02, False), (0.45, False), (0.55, True)])
+def test_a_part_of_log_p_near_0_is_no_solved_task(first: float, is_solved: bool) -> None:
+    losses = tuple((step, GUESSING * first * 0.9 ** (step - 1)) for step in range(1, 101))
+    findings = named(losses=losses, signs=once(loss_probe=GUESSING))
+    assert ("FIT005" in [code for code, _ in findings]) == is_solved

@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
+from pellucid.diagnosis import diagnose, history_of_watch
 from pellucid.training import Guard
+from pellucid.vitals import watch
 from pellucid.vitals.taps.hooks import Hooks, LastingHook
 from pellucid.vitals.taps.row_starts import RowStarts, starts_of
 
@@ -49,7 +52,7 @@ class Run:
 
 
 @pytest.mark.parametrize(
-    ("trained", "evaluated", "place"),
+    ("trained", "evaluated", "token"),
     [
         (USED, USED, None),
         (USED, OTHER, 2),
@@ -64,13 +67,13 @@ class Run:
     ],
 )
 def test_starts_are_compared(
-    trained: tuple[int, ...], evaluated: tuple[int, ...], place: int | None
+    trained: tuple[int, ...], evaluated: tuple[int, ...], token: int | None
 ) -> None:
     run = Run()
     run.train(trained, 4)
     run.evaluate(evaluated)
     other = run.starts.compare({BOS})
-    assert (None if other is None else other.place) == place
+    assert (None if other is None else other.token) == token
     if other is not None:
         assert other[:2] == (3 * ROWS, ROWS)  # calls 1, 2 and 4
 
@@ -114,3 +117,40 @@ def test_a_start_stands_behind_padding() -> None:
     assert whole[:, :3].tolist() == [[0, 0, 0]] * 2
     assert starts_of((), {"input_ids": ids[:, :3]}) is None
     assert starts_of((), {"input_ids": torch.ones(2, 9, 4)}) is None
+
+
+class Speaker(nn.Module):
+    """A model of pairs of tokens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.head = nn.Embedding(64, 8), nn.Linear(8, 64)
+
+    def forward(self, input_ids: Tensor, labels: Tensor) -> Tensor:
+        logits = self.head(self.table(input_ids))[:, :-1]
+        return cross_entropy(logits.flatten(0, 1), labels[:, 1:].flatten())
+
+
+@pytest.mark.parametrize(("start", "is_named"), [(USED, False), (OTHER, True)])
+def test_a_loop_that_evaluates_another_form_is_told_so(
+    start: tuple[int, ...], is_named: bool
+) -> None:
+    model = Speaker()
+    optimizer = torch.optim.Adam(model.parameters())
+    with watch(model, optimizer) as w:
+        for step in range(12):
+            optimizer.zero_grad()
+            ids = rows(USED, step)
+            loss = model(input_ids=ids, labels=ids)
+            loss.backward()
+            optimizer.step()
+            w.step(loss)
+            if step % 4 == 0:
+                model.eval()
+                with torch.no_grad():
+                    held_out = rows(start, 90 + step)
+                    model(input_ids=held_out, labels=held_out)
+                model.train()
+    findings = diagnose(history_of_watch(w))
+    assert ("DAT036" in [finding.code for finding in findings]) == is_named
+    assert w.guard.off == {}

@@ -195,7 +195,9 @@ def at_rest(view: HistoryView) -> Candidate | None:
     if mark is None or not dropout:
         return None
     # Hugging Face models come in evaluation mode, and many fine-tune them like that
-    was_training = mark.first > 1 and mark.n_seen < mark.n_seeable
+    # only a call in training mode is kept and repeated
+    kept = [r[0].step for id, r in view.history.signs.items() if id.startswith("call.") and r]
+    was_training = min(kept, default=mark.first) < mark.first
     began_later = was_training or mark.first > limit("UPD007", "start")
     return suspect(
         "UPD007",

@@ -24,12 +24,12 @@ class OtherStarts(NamedTuple):
     Attributes:
         n_trained: The rows of training that were compared.
         n_evaluated: The rows of evaluation.
-        place: The first place at which they differ, counted from 1.
+        token: The first token at which they differ, counted from 1.
     """
 
     n_trained: int
     n_evaluated: int
-    place: int
+    token: int
 
 
 class RowStarts:
