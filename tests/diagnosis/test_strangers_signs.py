@@ -137,3 +137,16 @@ def test_a_part_of_log_p_near_0_is_no_solved_task(first: float, is_solved: bool)
     losses = tuple((step, GUESSING * first * 0.9 ** (step - 1)) for step in range(1, 101))
     findings = named(losses=losses, signs=once(loss_probe=GUESSING))
     assert ("FIT005" in [code for code, _ in findings]) == is_solved
+
+
+@pytest.mark.parametrize(
+    ("ratio", "counted", "expected"),
+    [(0.3, 0.3, ["LOS010"]), (0.3, 0.9, []), (0.9, 0.9, []), (0.01, 0.01, [])],
+)
+def test_a_loss_of_logits_counts_ignored_places_if_it_is_lower_by_their_share(
+    ratio: float, counted: float, expected: list[str]
+) -> None:
+    single = once(targets_single=1.0, targets_weight=ratio, targets_nats=GUESSING / ratio)
+    signs = {id: sign for id, sign in healthy().signs.items() if id != "loss.probe"}
+    course = replace(healthy(), signs=signs | single | once(targets_counted=counted))
+    assert [f.code for f in diagnose(course) if f.code == "LOS010"] == expected

@@ -191,19 +191,24 @@ def softmax_twice(view: HistoryView) -> Candidate | None:
 
 
 def diluted(view: HistoryView) -> Candidate | None:
-    """A reported loss below -log p of the targets, because it counts easy tokens too."""
-    ratio = _reported_ratio(view)
+    """A reported loss below -log p of the targets, because it counts places without a label too."""
+    ratio, nats = _reported_ratio(view), view.first("targets.nats")
+    if ratio is None and nats is not None and nats > limit("LOS013", "known") and view.start:
+        ratio = view.start / nats  # a loss of logits: the model knows no labels
     if ratio is None or not 0.02 < ratio < 0.8:
         return None
     # if the gradient is known, it names one target at each place, and weighs it by as much less
     single, weight = view.first("targets.single"), view.first("targets.weight")
-    parts = view.history.marks.get("parts")
+    parts, counted = view.history.marks.get("parts"), view.first("targets.counted")
     if single is not None and single < limit("LOS010", "single"):
         return None
     if weight is not None:
         weight *= parts.value if parts is not None and parts.n_seen else 1.0
         if abs(weight / ratio - 1) > limit("LOS010", "weight"):
             return None
+    # a loss that is divided by another number, as by that of an update's parts, counts no places
+    if counted is not None and abs(counted / ratio - 1) > limit("LOS010", "weight"):
+        return None
     return suspect("LOS010/history", ratio=ratio, step=1)
 
 

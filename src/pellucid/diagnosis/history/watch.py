@@ -21,6 +21,7 @@ from pellucid.diagnosis.history.weight_shares import (
     frozen_share,
     has_adapters,
     is_body_frozen,
+    is_table_as_drawn,
     slow_share,
     untrained_share,
 )
@@ -203,6 +204,7 @@ def _facts(watched: WatchState, optimisers: Sequence[Any], rates: Points) -> Fac
         frozen_body=is_body_frozen(model),
         has_prompts=None if watched.prompt_answers is None else watched.prompt_answers.has_prompts,
         untrained=untrained_share(model),
+        random_table=is_table_as_drawn(model),
         adapted=has_adapters(model),
         slow=max((slow_share(optimiser) for optimiser in optimisers), default=None),
         remembered_step=min(filter(None, map(remembered_step, optimisers)), default=None),
