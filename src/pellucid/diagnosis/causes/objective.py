@@ -199,7 +199,7 @@ def diluted(view: HistoryView) -> Candidate | None:
         return None
     # if the gradient is known, it names one target at each place, and weighs it by as much less
     single, weight = view.first("targets.single"), view.first("targets.weight")
-    parts, counted = view.history.marks.get("parts"), view.first("targets.counted")
+    parts, paid_share = view.history.marks.get("parts"), view.first("targets.counted")
     if single is not None and single < limit("LOS010", "single"):
         return None
     if weight is not None:
@@ -207,7 +207,7 @@ def diluted(view: HistoryView) -> Candidate | None:
         if abs(weight / ratio - 1) > limit("LOS010", "weight"):
             return None
     # a loss that is divided by another number, as by that of an update's parts, counts no places
-    if counted is not None and abs(counted / ratio - 1) > limit("LOS010", "weight"):
+    if paid_share is not None and abs(paid_share / ratio - 1) > limit("LOS010", "weight"):
         return None
     return suspect("LOS010/history", ratio=ratio, step=1)
 

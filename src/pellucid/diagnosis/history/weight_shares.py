@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -129,7 +129,7 @@ def is_table_as_drawn(model: nn.Module) -> bool | None:
         return None
     peak = float((centred**4).mean() / size**4)  # 1.8 of uniform numbers, 3 of normal ones
     edge = float(size) * (len(rows) ** 0.5 + rows.shape[1] ** 0.5)
-    largest = float(torch.linalg.matrix_norm(rows, 2))
+    largest = float(cast("Any", torch.linalg).matrix_norm(rows, 2))
     return _FLATTEST < peak < _STEEPEST and largest < _EDGE * edge
 
 

@@ -79,12 +79,12 @@ class RowStarts:
             return None
         n_shared = min(map(_shared, rows))
         is_other = rows[0][0, :n_shared] != rows[1][0, :n_shared]
-        place = int(is_other.long().argmax()) + 1 if bool(is_other.any()) else 0
+        token = int(is_other.long().argmax()) + 1 if bool(is_other.any()) else 0
         starts = torch.tensor(sorted(special), dtype=torch.long)
         shares = [float(torch.isin(r[:, 0], starts).double().mean()) for r in rows]
-        if not place and {*shares} != {0.0, 1.0}:
+        if not token and {*shares} != {0.0, 1.0}:
             return None
-        return OtherStarts(*map(len, rows), place or 1)
+        return OtherStarts(len(rows[0]), len(rows[1]), token or 1)
 
 
 def starts_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Int[Tensor, "rows 4"] | None:
