@@ -18,9 +18,6 @@ class Reader(nn.Module):
         super().__init__()
         self.table = nn.Embedding.from_pretrained(weights, freeze=True)
 
-    def get_input_embeddings(self) -> nn.Module:
-        return self.table
-
 
 def normal(rows: int = 600, features: int = 64, seed: int = 0) -> Tensor:
     return torch.randn(rows, features, generator=torch.Generator().manual_seed(seed)) * 0.02
@@ -47,6 +44,8 @@ def test_random_numbers_are_told_from_trained_ones(seed: int) -> None:
     learning.table.weight.requires_grad_(True)
     assert is_table_as_drawn(learning) is None
     assert is_table_as_drawn(nn.Linear(4, 4)) is None
+    places = nn.Embedding.from_pretrained(normal(32))
+    assert is_table_as_drawn(nn.ModuleList([places, Reader(trained(seed))])) is False
 
 
 @pytest.mark.parametrize(("is_random", "codes"), [(True, ["GRD003"]), (False, []), (None, [])])

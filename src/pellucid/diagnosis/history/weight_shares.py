@@ -9,7 +9,6 @@ from torch import nn
 
 from pellucid.diagnosis.finding import limit
 from pellucid.vitals import number_in
-from pellucid.vitals.model_parts import table_of
 from pellucid.vitals.taps.recorded_call import is_plain
 
 #: Rows and features of a table that are looked at; of fewer, chance hides what was trained.
@@ -109,7 +108,7 @@ def _is_as_drawn(block: list[nn.Parameter]) -> bool:
 
 
 def is_table_as_drawn(model: nn.Module) -> bool | None:
-    """Whether a model's frozen table of embeddings holds independent random numbers.
+    """Whether the largest table of embeddings, if it is frozen, holds independent random numbers.
 
     None without a frozen one, and of one that is too small.
 
@@ -119,8 +118,9 @@ def is_table_as_drawn(model: nn.Module) -> bool | None:
     Source:
         Martin and Mahoney 2018 (1810.01075), section 3: the edge of Marchenko and Pastur
     """
-    module = table_of(model)
-    table = None if module is None else module.get_parameter("weight")
+    # a model within another one, as that of a soft prompt, has it somewhere
+    tables = [m.weight for m in model.modules() if isinstance(m, nn.Embedding)]
+    table = max(tables, key=nn.Parameter.numel, default=None)
     if table is None or table.requires_grad or not is_plain(table) or table.is_meta:
         return None
     rows = table.detach()[:: max(1, len(table) // _ROWS)][:_ROWS, :_FEATURES].double()
