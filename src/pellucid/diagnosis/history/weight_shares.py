@@ -119,8 +119,9 @@ def is_table_as_drawn(model: nn.Module) -> bool | None:
         Martin and Mahoney 2018 (1810.01075), section 3: the edge of Marchenko and Pastur
     """
     # a model within another one, as that of a soft prompt, has it somewhere
-    tables = [m.weight for m in model.modules() if isinstance(m, nn.Embedding)]
-    table = max(tables, key=nn.Parameter.numel, default=None)
+    modules = (module for module in model.modules() if isinstance(module, nn.Embedding))
+    tables = [module.get_parameter("weight") for module in modules]
+    table: nn.Parameter | None = max(tables, key=lambda table: table.numel(), default=None)
     if table is None or table.requires_grad or not is_plain(table) or table.is_meta:
         return None
     rows = table.detach()[:: max(1, len(table) // _ROWS)][:_ROWS, :_FEATURES].double()
