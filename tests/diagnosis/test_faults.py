@@ -20,6 +20,7 @@ OF_CALLS = {
     "DAT030",
     "DAT031",
     "DAT032",
+    "DAT036",
     "GRD005",
     "LOS014",
     "LOS015",

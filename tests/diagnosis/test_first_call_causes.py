@@ -23,6 +23,13 @@ def once(id: str, value: float, word: Any = "sick") -> dict[str, tuple[Reading, 
     [
         (once("call.past", 0.0), "ATT005"),
         (once("call.past", 1e-3, ""), None),
+        (once("call.past", 0.0) | once("call.one_position", 1.0), "POS003"),
+        (once("call.joined", 0.5), "ATT004"),
+        (once("call.joined", 0.0, ""), None),
+        (once("call.joined_ends", 0.0, ""), None),
+        (once("batch.columns", 4.0), "DAT009"),
+        (once("batch.columns", 0.0, ""), None),
+        (once("batch.disorder", 1.0, ""), None),
         (once("call.past", 0.0) | once("norm.variance_over_eps", 1e-6), "INI006"),
         (once("call.misfit", 0.5), "ATT011"),
         (once("call.misfit", 0.0, ""), None),
@@ -59,6 +66,49 @@ def test_what_the_first_call_shows_is_named(signs: dict[str, Any], code: str | N
     course = healthy()
     codes = [finding.code for finding in diagnose(replace(course, signs=course.signs | signs))]
     assert codes[:1] == ([code] if code else [])
+
+
+@pytest.mark.parametrize("ratio", [0.0, 1.0])
+def test_tokens_without_order_are_named_where_frequencies_are_all_that_is_learnt(
+    ratio: float,
+) -> None:
+    course, entropy = healthy(), once("batch.entropy", UNIGRAM, "")
+    signs = course.signs | once("batch.disorder", ratio, "") | entropy
+    for end, codes in ((UNIGRAM, ["DAT009"]), (UNIGRAM - 0.5, [])):
+        losses = tuple((step, max(end, GUESSING - 0.1 * step)) for step in range(1, 120))
+        found = diagnose(replace(course, signs=signs, losses=losses))
+        assert [finding.code for finding in found if finding.severity != "note"] == codes
+
+
+def test_an_end_between_packed_texts_makes_a_note_of_what_they_read() -> None:
+    course = healthy()
+    (finding,) = diagnose(replace(course, signs=course.signs | once("call.joined_ends", 0.5)))
+    assert (finding.code, finding.severity) == ("ATT004", "note")
+
+
+@pytest.mark.parametrize(
+    ("first", "kept", "severity"),
+    [(2, 1, "warn"), (1, None, "note"), (2, None, "note"), (2, 7, "note"), (9, None, "warn")],
+)
+def test_a_model_that_was_in_training_mode_before_has_been_left_in_the_other(
+    first: int, kept: int | None, severity: str
+) -> None:
+    mark = Mark(n_seen=40, n_seeable=40, first=first, values=[1.0] * 9)
+    course, signs = healthy(), {i: r for i, r in healthy().signs.items() if "call." not in i}
+    if kept is not None:
+        signs["call.inputs"] = (Reading(kept, 0.5, ""),)
+    rested = replace(course, marks={"resting": mark}, signs=signs)
+    findings = diagnose(replace(rested, facts=replace(course.facts, dropout=0.1)))
+    assert [(f.code, f.severity) for f in findings] == [("UPD007", severity)]
+
+
+def test_a_loss_of_the_wrong_sign_asks_for_no_teacher() -> None:
+    course = healthy()
+    lowered = Mark(n_seen=7, n_seeable=7, first=1, values=[1.0] * 7)
+    signs = course.signs | once("targets.taught", -0.7) | once("targets.single", 0.2)
+    losses = ((1, GUESSING), (60, GUESSING))
+    found = diagnose(replace(course, losses=losses, signs=signs, marks={"lowered": lowered}))
+    assert {"LOS009", "LOS003"} & {finding.code for finding in found} == {"LOS009"}
 
 
 def test_a_loss_that_begins_far_below_its_targets_has_another_term() -> None:

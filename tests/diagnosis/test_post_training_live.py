@@ -117,7 +117,7 @@ FAULTS: dict[str, tuple[str, Loop]] = {
         "LOS018",
         short(partial(sft, paid=slice(PROMPT)), model=named),
     ),
-    "packed texts see each other": ("ATT004", short(packed, model=named)),
+    "packed texts see each other": ("ATT004", short(partial(packed, ends=False), model=named)),
     "documents that positions set apart see each other": (
         "ATT004",
         short(partial(packed, restarts=True, pays_prompts=True), model=named),
@@ -164,6 +164,7 @@ HEALTHY: dict[str, Loop] = {
     "scores": short(compared, model=scorer, rate=3e-3),
     "rewards": short(grpo),
     "answers of their own length": short(sft, model=named),
+    "packed with an end between": short(packed, model=named),
     "packed as in pre-training": short(partial(packed, pays_prompts=True), model=named),
     "the answer alone is paid for": short(partial(sft, paid=slice(PROMPT, None)), model=named),
     "a short template": short(partial(sft, template=3), model=named),

@@ -117,3 +117,36 @@ def test_rows_that_are_known_by_heart_need_few_sightings() -> None:
     assert "by heart" in finding.text()
     unsolved = diagnose(history_of_rows(times, healthy().losses))
     assert [finding.code for finding in unsolved] == []
+
+
+@pytest.mark.parametrize(("spread", "is_named"), [(0.05, True), (0.6, False)])
+def test_a_loss_of_other_rows_differs_from_log_p_as_losses_do_among_themselves(
+    spread: float, is_named: bool
+) -> None:
+    signs = once(loss_probe=GUESSING / 1.3)
+    falling = curve(GUESSING, 2.0, 200)
+    losses = tuple((step, loss - spread * (step % 2 == 0)) for step, loss in falling)
+    assert ("LOS013" in codes(signs=signs, losses=losses)) == is_named
+    # of several parts of an update, the first one shows less
+    parts: dict[MarkName, Mark] = {"parts": Mark(n_seen=1, n_seeable=1, values=[400.0])}
+    assert "LOS013" not in codes(signs=signs, losses=losses, marks=parts)
+
+
+@pytest.mark.parametrize(("first", "is_solved"), [(0.02, False), (0.45, False), (0.55, True)])
+def test_a_part_of_log_p_near_0_is_no_solved_task(first: float, is_solved: bool) -> None:
+    losses = tuple((step, GUESSING * first * 0.9 ** (step - 1)) for step in range(1, 101))
+    findings = named(losses=losses, signs=once(loss_probe=GUESSING))
+    assert ("FIT005" in [code for code, _ in findings]) == is_solved
+
+
+@pytest.mark.parametrize(
+    ("ratio", "counted", "expected"),
+    [(0.3, 0.3, ["LOS010"]), (0.3, 0.9, []), (0.9, 0.9, []), (0.01, 0.01, [])],
+)
+def test_a_loss_of_logits_counts_ignored_places_if_it_is_lower_by_their_share(
+    ratio: float, counted: float, expected: list[str]
+) -> None:
+    single = once(targets_single=1.0, targets_weight=ratio, targets_nats=GUESSING / ratio)
+    signs = {id: sign for id, sign in healthy().signs.items() if id != "loss.probe"}
+    course = replace(healthy(), signs=signs | single | once(targets_counted=counted))
+    assert [f.code for f in diagnose(course) if f.code == "LOS010"] == expected

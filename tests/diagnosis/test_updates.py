@@ -256,6 +256,19 @@ def test_short_noise_and_cut_gradients_are_notes_while_the_loss_falls(name: Mark
     )
 
 
+@pytest.mark.parametrize(
+    ("size", "losses", "severity"),
+    [(3.0, None, "note"), (3.0, STILL, "warn"), (1.9, STILL, "note")],
+)
+def test_long_noise_is_a_warning_only_where_little_is_learnt(
+    size: float, losses: Any, severity: str
+) -> None:
+    mark = Mark(n_seen=20, n_seeable=20, first=2, values=[size] * 20)
+    course = replace(healthy(), marks={"noise": mark}, losses=losses or healthy().losses)
+    severities = [f.severity for f in diagnose(course) if f.code == "UPD011"]
+    assert severities == [severity]
+
+
 def test_a_loop_of_several_tasks_is_not_judged_by_its_first_call() -> None:
     signs = healthy().signs | {"targets.skipped": (Reading(1, 1.0, "sick"),)}
     (skipped,) = diagnose(replace(healthy(), signs=signs))

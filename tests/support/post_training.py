@@ -224,11 +224,14 @@ def packed(
     *,
     restarts: bool = False,
     pays_prompts: bool = False,
+    ends: bool = True,
 ) -> Tensor:
-    """Two texts a row, each with a start token, a prompt and an answer."""
+    """Two texts a row, each with a start token, a prompt and an answer, and perhaps an end."""
     size = PROMPT + ANSWER
     ids = windows(text(), 8, 2 * size, step).ids.clone()
-    ids[:, ::size], ids[:, size - 1 :: size] = BOS, EOS
+    ids[:, ::size] = BOS
+    if ends:
+        ids[:, size - 1 :: size] = EOS
     places = torch.arange(2 * size) % size
     call = {"position_ids": places.expand_as(ids)} if restarts else {}
     logits = model(ids, **call)[:, :-1]

@@ -27,10 +27,28 @@ def halved(model: nn.Module) -> None:
         weight.mul_(0.5)
 
 
+def drawn_by_data(model: nn.Module) -> None:
+    for weight in model.parameters():
+        weight.data.normal_()
+
+
+def swapped_by_data(model: nn.Module) -> None:
+    before = [weight.data.clone() for weight in model.parameters()]
+    drawn_by_data(model)
+    for weight, numbers in zip(model.parameters(), before, strict=True):
+        weight.data.copy_(numbers)
+
+
 @pytest.mark.parametrize(
     ("write", "is_far"),
-    [(lambda model: None, False), (swapped, False), (halved, True)],
-    ids=["nothing", "swapped in and out", "halved"],
+    [
+        (lambda model: None, False),
+        (swapped, False),
+        (halved, True),
+        (drawn_by_data, True),
+        (swapped_by_data, False),
+    ],
+    ids=["nothing", "swapped in and out", "halved", "drawn anew by data", "swapped by data"],
 )
 def test_a_write_is_seen_in_the_update_after_it(
     write: Callable[[nn.Module], None], is_far: bool

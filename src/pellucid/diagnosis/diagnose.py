@@ -43,6 +43,7 @@ _FIRST = (
     "UPD004",
     "ATT002",
     "ATT001",
+    "POS003",  # a model that finds packed texts by their positions then reads each token alone
     "ATT005",
     "OPT003",
     "RNK008",

@@ -22,6 +22,7 @@ from pellucid.vitals.ranks.ranks import RankReport, Ranks
 from pellucid.vitals.schedule import LookSchedule
 from pellucid.vitals.signs import Row, Sign, format_row, rows
 from pellucid.vitals.taps.first_batch import FirstBatch
+from pellucid.vitals.taps.row_starts import RowStarts
 from pellucid.vitals.unheld import UnheldWeights
 from pellucid.vitals.update_sizes import Updates
 from pellucid.vitals.verdicts import VerdictTracker
@@ -60,6 +61,7 @@ class WatchState(NamedTuple):
         calls: The calls of the model since the last update, and the most before one.
         ranks: What the comparison with other processes has shown; None if there are none.
         prompt_answers: The first rows whose labels leave out a prompt; None without hooks.
+        row_starts: The first tokens of rows, in training and in evaluation; None without hooks.
         moved_by_others: Names of trained weights that no watched optimiser holds, and that moved.
     """
 
@@ -72,6 +74,7 @@ class WatchState(NamedTuple):
     calls: tuple[int, int]
     ranks: RankReport | None = None
     prompt_answers: PromptAnswers | None = None
+    row_starts: RowStarts | None = None
     moved_by_others: tuple[str, ...] = ()
 
 
@@ -137,6 +140,7 @@ class WatchReport:
             calls,
             ranks=report,
             prompt_answers=None if self._first_batch is None else self._first_batch.prompt_answers,
+            row_starts=None if self._first_batch is None else self._first_batch.row_starts,
             moved_by_others=moved_names or (),
         )
 

@@ -29,14 +29,17 @@ def gradients_at_bound(view: HistoryView) -> Candidate | None:
 
 
 def noisy_gradients(view: HistoryView) -> Candidate | None:
-    """Gradients to which something is added after the backward pass; a note if it is short.
+    """Gradients to which something is added after the backward pass.
 
-    Of many ranks, each one's own gradients are no more than a part of the mean.
+    It is a note if that is short, or while the loss comes down: some add noise on purpose, and the
+    gradients of small batches differ as much among themselves (Neelakantan et al. 2015,
+    1511.06807). Of many ranks, each one's own gradients are no more than a part of the mean.
     """
     mark = view.often("noise", limit("UPD011", "share"))
     if mark is None or mark.n_seen < limit("UPD011", "noises") or view.history.ranks is not None:
         return None
-    severity = "warn" if mark.value > limit("UPD011", "noise") else "note"
+    is_meant = view.goes_well or mark.value <= limit("UPD011", "noise")
+    severity = "note" if is_meant else "warn"
     return suspect_mark("UPD011/noise", mark, likelihood(mark), severity=severity)
 
 

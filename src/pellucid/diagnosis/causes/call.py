@@ -151,20 +151,6 @@ def by_lot(view: HistoryView) -> Candidate | None:
     return suspect("LOS003/kin", value=kin, even=equal * size, step=1)
 
 
-def copied_rows(view: HistoryView) -> Candidate | None:
-    """Batches that are one row again and again; or a first batch with many copies, a note."""
-    mark = view.often("copies", limit("DAT002", "often"))
-    is_policy = view.facts.on_rewards or view.facts.on_preferences
-    if mark is not None and mark.value >= limit("DAT002", "all") and not is_policy:
-        return suspect_mark("DAT002/always", mark)
-    repeated = None if is_policy else view.often("one_row", limit("DAT002", "one"))
-    is_long = repeated is not None and repeated.n_seen >= limit("DAT002", "updates")
-    # a batch that is one row is another fault
-    if repeated is not None and is_long and repeated.value < limit("DAT002", "all"):
-        return suspect_mark("DAT002/one", repeated, severity="warn")
-    return Comparison("DAT002/call", "batch.copies", (">=", "half"), n=1)(view)
-
-
 @dataclass(frozen=True, slots=True)
 class OfTargets:
     """A cause in the targets of the first call, a note if other updates pay for the next token.
@@ -191,6 +177,7 @@ CAUSES: tuple[Cause, ...] = (
     Comparison("ATT002/call", "call.rows", (">", 0), n=1),
     Comparison("ATT004/call", "call.documents", (">", 0), n=1),
     Comparison("ATT004/joined", "call.joined", (">", 0), n=1),
+    Comparison("ATT004/ends", "call.joined_ends", (">", 0), n=1),
     Comparison("ATT005/call", "call.past", ("<", "influence"), n=1, condition=_has_usual_size),
     Comparison("ATT011/rows", "call.misfit", (">=", "misfit"), n=1),
     Comparison(
@@ -272,6 +259,15 @@ CAUSES: tuple[Cause, ...] = (
         n=1,
         condition=_knows_frequencies_at_most,
     ),
+    Comparison("DAT009/columns", "batch.columns", (">", "interleaved"), n=1),
+    Comparison(
+        "DAT009/disorder",
+        "batch.disorder",
+        (">=", 0),
+        n=1,
+        condition=_knows_frequencies_at_most,
+        further={"end": lambda view: view.end},
+    ),
     Comparison("DAT012/halves", "batch.same_halves", (">", "halves"), n=1),
     Comparison("DAT024", "batch.highest", (">", "share"), n=1),
     Comparison("DAT016", "batch.doubled_start", (">", "share"), n=1),
@@ -283,7 +279,6 @@ CAUSES: tuple[Cause, ...] = (
     Comparison("LOS018", "targets.head", (">", "share"), n=1),
     Comparison("LOS034", "targets.beside", (">", "errors"), n=1),
     Comparison("LOS017", "targets.shared", (">", "tokens"), n=1),
-    copied_rows,
     Comparison("RLH010", "answers.mixed", (">", "mixed"), n=1),
     Comparison("RLH011", "answers.prompts", (">", "share"), n=1),
     visible_padding,

@@ -101,6 +101,10 @@ def solved(view: HistoryView) -> Candidate | None:
         return None
     held_out = view.history.held_out[-1][1] if view.history.held_out else None
     knows_by_heart = held_out is not None and held_out > end + limit("FIT005", "apart")
+    probe, start = view.first("loss.probe"), view.start
+    is_part = probe is not None and start is not None and start < limit("FIT005", "part") * probe
+    if is_part and not (knows_by_heart or equals_teacher):
+        return None  # a loss that is divided is near 0 from the start
     return suspect(
         "FIT005",
         end=end,

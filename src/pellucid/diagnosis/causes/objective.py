@@ -7,6 +7,8 @@ these rows are about equal, unless the loss is wrong.
 from __future__ import annotations
 
 import math
+import statistics
+from itertools import pairwise
 
 from pellucid.diagnosis.causes.candidate import Candidate, suspect, suspect_mark
 from pellucid.diagnosis.causes.history_view import HistoryView
@@ -189,22 +191,24 @@ def softmax_twice(view: HistoryView) -> Candidate | None:
 
 
 def diluted(view: HistoryView) -> Candidate | None:
-    """A reported loss below -log p of the targets, because it counts easy tokens too."""
-    ratio = _reported_ratio(view)
+    """A reported loss below -log p of the targets, because it counts places without a label too."""
+    ratio, nats = _reported_ratio(view), view.first("targets.nats")
+    if ratio is None and nats is not None and nats > limit("LOS013", "known") and view.start:
+        ratio = view.start / nats  # a loss of logits: the model knows no labels
     if ratio is None or not 0.02 < ratio < 0.8:
         return None
     # if the gradient is known, it names one target at each place, and weighs it by as much less
     single, weight = view.first("targets.single"), view.first("targets.weight")
-    parts = view.history.marks.get("parts")
+    parts, paid_share = view.history.marks.get("parts"), view.first("targets.counted")
     if single is not None and single < limit("LOS010", "single"):
         return None
-    paid = view.facts.paid_share
-    if paid is not None and abs(paid / ratio - 1) > limit("LOS010", "places"):
-        return None  # it is not the ignored places that make it so small: the loss has a weight
     if weight is not None:
         weight *= parts.value if parts is not None and parts.n_seen else 1.0
         if abs(weight / ratio - 1) > limit("LOS010", "weight"):
             return None
+    # a loss with a weight, or divided by an update's number of parts, counts no ignored places
+    if paid_share is not None and abs(paid_share / ratio - 1) > limit("LOS010", "weight"):
+        return None
     return suspect("LOS010/history", ratio=ratio, step=1)
 
 
@@ -216,6 +220,7 @@ def other_terms(view: HistoryView) -> Candidate | None:
         for name in ("label_smoothing", "z_loss")
     )
     is_raised = ratio is not None and 1 + limit("LOS013", "share") < ratio < 1.8
+    is_raised = is_raised and not _may_be_other_rows(view)
     probe, end = view.last("loss.probe"), view.end
     if ratio is not None and probe and end and (view.facts.dropout or 0) < 0.15:
         ratio = end / probe if abs(ratio - 1) < 0.1 else ratio
@@ -233,6 +238,21 @@ def other_terms(view: HistoryView) -> Candidate | None:
     weight = view.first("targets.weight")
     is_sound = weight is not None and abs(weight - 1) < limit("LOS013", "mean")
     return suspect("LOS013/ratio", ratio=ratio, step=0, severity="note" if is_sound else None)
+
+
+def _may_be_other_rows(view: HistoryView) -> bool:
+    """Whether the loss of a training differs from -log p as its own losses do among themselves.
+
+    -log p is known of a few rows of the first part of the first update. Answers that a trained
+    model knows to different degrees have other losses in each batch.
+    """
+    probe, start, parts = view.first("loss.probe"), view.start, view.history.marks.get("parts")
+    early = view.losses[: int(limit("LOS013", "early"))]
+    if probe is None or start is None or len(early) < 3:
+        return False
+    n_parts = parts.value if parts is not None and parts.n_seen else 1.0
+    usual = statistics.median(abs(b - a) for a, b in pairwise(early)) * n_parts**0.5
+    return start - probe < limit("LOS013", "usual") * usual
 
 
 def lowered_by_terms(view: HistoryView) -> Candidate | None:

@@ -126,7 +126,11 @@ def mostly_frozen(view: HistoryView) -> Candidate | None:
     severity = "warn" if is_of_tokens else "note"
     if untrained >= limit("GRD003", "share") and is_long:
         return suspect("GRD003/untrained", share=untrained, step=0, severity=severity)
-    frozen, is_new = view.facts.frozen, view.fresh and None not in (view.start, view.guessing)
+    # a frozen embedding that was trained is one of a model that was
+    is_new = view.fresh and view.facts.random_table is not False
+    frozen, is_new = view.facts.frozen, is_new and None not in (view.start, view.guessing)
+    if view.facts.random_table and is_new and is_long:
+        return suspect("GRD003/embedding", frozen=frozen, step=0, severity=severity)
     if frozen is None or frozen < limit("GRD003", "share") or not is_new or not is_long:
         return None
     if view.facts.frozen_body:

@@ -156,7 +156,22 @@ def few_pairs(view: HistoryView) -> Candidate | None:
     return candidate if candidate is None or is_known else replace(candidate, severity="note")
 
 
+def copied_rows(view: HistoryView) -> Candidate | None:
+    """Batches that are one row again and again; or a first batch with many copies, a note."""
+    mark = view.often("copies", limit("DAT002", "often"))
+    is_policy = view.facts.on_rewards or view.facts.on_preferences
+    if mark is not None and mark.value >= limit("DAT002", "all") and not is_policy:
+        return suspect_mark("DAT002/always", mark)
+    repeated = None if is_policy else view.often("one_row", limit("DAT002", "one"))
+    is_long = repeated is not None and repeated.n_seen >= limit("DAT002", "updates")
+    # a batch that is one row is another fault
+    if repeated is not None and is_long and repeated.value < limit("DAT002", "all"):
+        return suspect_mark("DAT002/one", repeated, severity="warn")
+    return Comparison("DAT002/call", "batch.copies", (">=", "half"), n=1)(view)
+
+
 CAUSES: tuple[Cause, ...] = (
+    copied_rows,
     same_batch,
     one_batch_by_its_loss,
     other_vocabularies,

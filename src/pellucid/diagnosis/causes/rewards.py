@@ -266,6 +266,20 @@ def stale_log_ps(view: HistoryView) -> Candidate | None:
     return suspect("RLH009/ratio", ratio=ratio)
 
 
+def length_runs_away(view: HistoryView) -> Candidate | None:
+    """Answers that became many times longer or shorter, for no more reward."""
+    lengths, rewards = (view.history.measures.get(kind, ()) for kind in ("length", "reward"))
+    if min(len(lengths), len(rewards)) < limit("RLH008", "rows"):
+        return None
+    (start, end), (old, new) = ends(lengths), ends(rewards)
+    times = limit("RLH008", "times")
+    if start <= 0 or end <= 0 or new > old + noise(view.measure("reward")):
+        return None
+    if max(end / start, start / end) < times:
+        return None
+    return suspect("RLH008", start=start, end=end, ratio=end / start, old=old, new=new)
+
+
 CAUSES: tuple[Cause, ...] = (
     equal_rewards,
     equal_answers,
@@ -279,5 +293,6 @@ CAUSES: tuple[Cause, ...] = (
     still_kl,
     negative_kl,
     entropy_collapse,
+    length_runs_away,
     stale_log_ps,
 )

@@ -4,34 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from torch import Tensor
-
-from pellucid.batches import IGNORED
 from pellucid.diagnosis.history.history import Points, Reading
 from pellucid.vitals import WatchState, baselines
 
-#: Of fewer labels, neither frequencies nor shares are known.
+#: Of fewer labels, no frequencies are known.
 _LEAST_LABELS = 128
 #: A loss that differs from -log p by so many nats has other terms, or other weights.
 _EQUAL_NATS = 0.25
 
 
-def _labels(watched: WatchState) -> Tensor | None:
-    labels = None if watched.probe is None else watched.probe.labels
-    is_known = labels is not None and labels.ndim == 2 and labels.numel() >= _LEAST_LABELS
-    return labels if is_known else None
-
-
 def frequencies(watched: WatchState) -> float | None:
     """The entropy of single tokens among the labels of the fixed rows, if there are enough."""
-    labels = _labels(watched)
-    return None if labels is None else baselines(labels).unigram
-
-
-def paid_share(watched: WatchState) -> float | None:
-    """The share of the fixed rows' places that have a label, if there are enough."""
-    labels = _labels(watched)
-    return None if labels is None else float((labels != IGNORED).double().mean())
+    labels = None if watched.probe is None else watched.probe.labels
+    if labels is None or labels.ndim != 2 or labels.numel() < _LEAST_LABELS:
+        return None
+    return baselines(labels).unigram
 
 
 def is_log_p(signs: Mapping[str, tuple[Reading, ...]], losses: Points) -> bool:

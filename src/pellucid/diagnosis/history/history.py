@@ -41,10 +41,10 @@ class Facts:
     share of parameters that are not trained, `norm_eps` the largest eps of the norms. `slow` is the
     share whose rate is next to nothing of the highest of their optimiser; `frozen_body` says
     whether no matrix of any block is trained, and `has_prompts` whether rows of labels begin with
-    tokens that nothing pays for. `paid_share` is the share of places with a label. `untrained` is
-    the share of the blocks' weights that are frozen as they were drawn, and `adapted` says whether
-    a small part of each block learns alone. `remembered_step` is the size of a step by Adam's
-    state, in learning rates.
+    tokens that nothing pays for. `untrained` is the share of the blocks' weights that are frozen as
+    they were drawn, and `adapted` says whether a small part of each block learns alone;
+    `random_table` says whether a frozen token embedding holds random numbers.
+    `remembered_step` is the size of a step by Adam's state, in learning rates.
 
     Attributes:
         vocab_size: of the model.
@@ -102,8 +102,8 @@ class Facts:
     slow: float | None = None
     frozen_body: bool | None = None
     has_prompts: bool | None = None
-    paid_share: float | None = None
     untrained: float | None = None
+    random_table: bool | None = None
     adapted: bool | None = None
     remembered_step: float | None = None
     norm_eps: float | None = None

@@ -9,7 +9,7 @@ from torch import nn
 from pellucid.diagnosis.expectations import Expectations
 from pellucid.diagnosis.finding import Finding, describe, limit
 from pellucid.vitals import Watch, WatchState
-from pellucid.vitals.call.arguments import end_ids
+from pellucid.vitals.call.arguments import end_ids, start_ids
 
 
 def examine_loop(
@@ -51,6 +51,7 @@ def examine_loop(
         findings.append(describe("OPT017/silent", calls=calls, most=most_calls, step=step))
     findings += _compare_prompts(watched)
     findings += _look_for_ends(watched) + _look_for_copies(watched)
+    findings += _compare_starts(watched)
     if declared.tied is not False and _is_untied(model):
         findings.append(describe("TIE001", n=2, equal=""))
     return findings
@@ -88,6 +89,13 @@ def _look_for_ends(watched: WatchState) -> list[Finding]:
     if share is None or share <= limit("DAT019", "cut"):
         return []
     return [describe("DAT019/cut", value=share)]
+
+
+def _compare_starts(watched: WatchState) -> list[Finding]:
+    """Rows of evaluation that begin in another form than those of training."""
+    special = start_ids(watched.anatomy.model)
+    other = None if watched.row_starts is None else watched.row_starts.compare(special)
+    return [] if other is None else [describe("DAT036", **other._asdict())]
 
 
 def _is_untied(model: Any) -> bool:

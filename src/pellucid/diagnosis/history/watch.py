@@ -15,13 +15,14 @@ from torch import nn
 from pellucid.diagnosis.expectations import Expectations
 from pellucid.diagnosis.finding import Finding
 from pellucid.diagnosis.history.adam_state import remembered_step
-from pellucid.diagnosis.history.first_targets import frequencies, is_log_p, paid_share
+from pellucid.diagnosis.history.first_targets import frequencies, is_log_p
 from pellucid.diagnosis.history.history import Facts, History, Points, Reading
 from pellucid.diagnosis.history.loop_findings import examine_loop
 from pellucid.diagnosis.history.weight_shares import (
     frozen_share,
     has_adapters,
     is_body_frozen,
+    is_table_as_drawn,
     slow_share,
     untrained_share,
 )
@@ -192,9 +193,9 @@ def _facts(watched: WatchState, optimisers: Sequence[Any], rates: Points) -> Fac
         norm_eps=max((norm.facts.eps for norm in watched.anatomy.norms.values()), default=None),
         frozen=frozen_share(model),
         frozen_body=is_body_frozen(model),
-        paid_share=paid_share(watched),
         has_prompts=None if watched.prompt_answers is None else watched.prompt_answers.has_prompts,
         untrained=untrained_share(model),
+        random_table=is_table_as_drawn(model),
         adapted=has_adapters(model),
         slow=max((slow_share(optimiser) for optimiser in optimisers), default=None),
         remembered_step=min(filter(None, map(remembered_step, optimisers)), default=None),

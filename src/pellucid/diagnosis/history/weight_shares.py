@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
+import torch
 from torch import nn
 
 from pellucid.diagnosis.finding import limit
 from pellucid.vitals import number_in
 from pellucid.vitals.taps.recorded_call import is_plain
 
+#: Rows and features of a table that are looked at; of fewer, chance hides what was trained.
+_ROWS, _FEATURES, _FEWEST = 256, 128, 16
+#: Random numbers have a fourth moment within these bounds, and a largest singular value below so
+#: many times the edge.
+_FLATTEST, _STEEPEST, _EDGE = 1.6, 3.6, 1.1
 #: Adapters have a smaller share of a block's matrices.
 _ADAPTER = 0.25
 
@@ -99,6 +105,33 @@ def _is_as_drawn(block: list[nn.Parameter]) -> bool:
     return bool(vectors) and all(
         bool((vector == vector[:1]).all() and vector[0] in (0.0, 1.0)) for vector in vectors
     )
+
+
+def is_table_as_drawn(model: nn.Module) -> bool | None:
+    """Whether the largest table of embeddings, if it is frozen, holds independent random numbers.
+
+    None without a frozen one, and of one that is too small.
+
+    The largest singular value of m rows of n such numbers, of deviation s, is s (sqrt m + sqrt n)
+    but for a few percent, and training adds directions that are far larger.
+
+    Source:
+        Martin and Mahoney 2018 (1810.01075), section 3: the edge of Marchenko and Pastur
+    """
+    # a model within another one, as that of a soft prompt, has it somewhere
+    modules = (module for module in model.modules() if isinstance(module, nn.Embedding))
+    tables = [module.get_parameter("weight") for module in modules]
+    table: nn.Parameter | None = max(tables, key=lambda table: table.numel(), default=None)
+    if table is None or table.requires_grad or not is_plain(table) or table.is_meta:
+        return None
+    rows = table.detach()[:: max(1, len(table) // _ROWS)][:_ROWS, :_FEATURES].double()
+    centred, size = rows - rows.mean(), rows.std()
+    if min(rows.shape) < _FEWEST or not size > 0:
+        return None
+    peak = float((centred**4).mean() / size**4)  # 1.8 of uniform numbers, 3 of normal ones
+    edge = float(size) * (len(rows) ** 0.5 + rows.shape[1] ** 0.5)
+    largest = float(cast("Any", torch.linalg).matrix_norm(rows, 2))
+    return _FLATTEST < peak < _STEEPEST and largest < _EDGE * edge
 
 
 def is_body_frozen(model: nn.Module) -> bool:

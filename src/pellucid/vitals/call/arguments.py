@@ -120,7 +120,6 @@ def arguments_of(model: nn.Module, call: Call) -> Arguments | None:
         return None
     pad = getattr(config, "pad_token_id", None) if is_foreign else None
     ends = end_ids(model)
-    starts = _ids_named(config, ("bos",)) if is_foreign else ()
     room = _room(config) if is_foreign else None
     arguments = Arguments(
         call,
@@ -130,7 +129,7 @@ def arguments_of(model: nn.Module, call: Call) -> Arguments | None:
         room=room,
         special=special,
         ends=ends,
-        starts=tuple(id for id in starts if id not in ends),
+        starts=start_ids(model),
         positions=places.get("position_ids"),
         reads_rows_first=is_foreign and not is_wrapped,
     )
@@ -145,6 +144,13 @@ def end_ids(model: nn.Module) -> tuple[int, ...]:
     """The ids that end a text, by the config of a model of transformers; empty without one."""
     config = _foreign_config(model)
     return () if config is None else _ids_named(config, ("eos",))
+
+
+def start_ids(model: nn.Module) -> tuple[int, ...]:
+    """The ids that begin a text and end none, by the config of a model of transformers."""
+    config, ends = _foreign_config(model), end_ids(model)
+    starts = () if config is None else _ids_named(config, ("bos",))
+    return tuple(id for id in starts if id not in ends)
 
 
 def _foreign_config(model: nn.Module) -> Any:

@@ -14,6 +14,27 @@ from pellucid.vitals.call.arguments import Arguments
 _SHORTEST = 4
 
 
+def find_starts(
+    arguments: Arguments, tokens: Int[Tensor, "rows time"], targets: Int[Tensor, "rows time"]
+) -> tuple[str, Bool[Tensor, "rows time"]] | None:
+    """Where documents begin behind others, and the sign that says how far these are read.
+
+    Args:
+        arguments: The call.
+        tokens: The ids that the outputs follow.
+        targets: The target of each place, `IGNORED` where nothing is paid for.
+    """
+    starts = declared_starts(arguments, tokens)
+    if starts is not None:
+        return "call.documents", starts
+    starts = joined_starts(arguments, tokens, targets)
+    if starts is None:
+        return None
+    is_end = torch.isin(tokens, tokens.new_tensor(arguments.ends))
+    is_ended = bool(is_end[:, :-1][starts[:, 1:]].all())
+    return "call.joined_ends" if is_ended else "call.joined", starts
+
+
 def declared_starts(
     arguments: Arguments, tokens: Int[Tensor, "rows time"]
 ) -> Bool[Tensor, "rows time"] | None:

@@ -93,6 +93,7 @@ class PaidTargets:
         numbers = {
             "targets.single": self.single,
             "targets.weight": self.weight,
+            "targets.counted": float((self.all != IGNORED).double().mean()),
             "logits.temperature": self.temperature,
             "targets.smoothing": self.smoothing,
             "targets.unbalanced": self.unbalanced,

@@ -26,16 +26,17 @@ from pellucid.vitals.call import (
 from pellucid.vitals.call.alignment import (
     Alignment,
     alignment,
+    count_changed,
     foreign,
     is_masked,
     is_unmasked,
     of_whole_batch,
+    places_to_change,
     unrelated,
 )
 from pellucid.vitals.call.arguments import Arguments
 from pellucid.vitals.call.dependence import Repetition, change, with_changes, without_padding
 from pellucid.vitals.call.paid_targets import PaidTargets
-from pellucid.vitals.call.places import count_changed, places_to_change
 from pellucid.vitals.call.positions import PositionNotes
 from pellucid.vitals.call.soft_targets import measure_choice
 
@@ -276,11 +277,10 @@ class CallProbe:
         tokens, targets = self._tokens_and_targets()
         if tokens is None or targets is None or self._repeat.mixes_rows:
             return {}
-        id, starts = "call.documents", documents.declared_starts(arguments, tokens)
-        if starts is None:
-            id, starts = "call.joined", documents.joined_starts(arguments, tokens, targets)
-        if starts is None:
+        id_and_starts = documents.find_starts(arguments, tokens, targets)
+        if id_and_starts is None:
             return {}
+        id, starts = id_and_starts
         is_later = starts.long().cumsum(1) > 0
         is_earlier = ~is_later & is_later.any(1, keepdim=True)
         variant = with_changes(arguments, arguments.ids, is_earlier)

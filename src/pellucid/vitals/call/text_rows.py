@@ -10,6 +10,7 @@ from torch import Tensor
 
 from pellucid.typed import to_list
 from pellucid.vitals.call.arguments import Arguments
+from pellucid.vitals.call.reading_order import disorder, text_in_columns
 from pellucid.vitals.call.token_order import (
     entropy,
     falls,
@@ -64,6 +65,7 @@ def measure(
     if falling_share is not None:
         signs["batch.falls"] = falling_share
     if arguments.source is None:
+        signs |= _reading_order(arguments, ids)
         signs["targets.unasked"] = unasked(ids, targets, (*arguments.special, *arguments.ends))
         signs["targets.one_id"] = asks_for_one_id(ids, targets)
     share = _paid_share(arguments, ids, targets)
@@ -75,6 +77,14 @@ def measure(
     if not any(isinstance(value, Tensor) and value.is_floating_point() for value in values):
         signs["batch.length"] = float(ids.shape[1])  # no state of an earlier call comes with it
     return signs
+
+
+def _reading_order(arguments: Arguments, ids: Int[Tensor, "batch time"]) -> dict[str, float]:
+    """Whether texts stand in the columns, and whether the rows show any order."""
+    rows, is_real = _text_places(arguments, ids)
+    ratio = disorder(rows, is_real)
+    signs = {"batch.columns": text_in_columns(ids)}
+    return signs if ratio is None else signs | {"batch.disorder": ratio}
 
 
 def _paid_share(arguments: Arguments, ids: Tensor, targets: Tensor) -> float | None:
@@ -97,18 +107,22 @@ def same_halves(arguments: Arguments, ids: Int[Tensor, "batch time"]) -> float |
         arguments: The call, whose mask tells text from padding.
         ids: The ids of its rows.
     """
-    mask = arguments.tensor(arguments.mask)
-    rows = ids[: len(ids) if mask is None else len(mask)]
-    if mask is None or mask.shape != rows.shape:
-        is_text = torch.ones_like(rows) if arguments.pad is None else rows != arguments.pad
-    else:
-        is_text = mask
     texts: list[list[int]] = [
-        to_list(row[real.bool()]) for row, real in zip(rows, is_text, strict=True)
+        to_list(row[real]) for row, real in zip(*_text_places(arguments, ids), strict=True)
     ]
     if len(texts) < _FEWEST_ROWS:
         return None
     return sum(is_doubled(text) or is_doubled(text[1:]) for text in texts) / len(texts)
+
+
+def _text_places(arguments: Arguments, ids: Int[Tensor, "batch time"]) -> tuple[Tensor, Tensor]:
+    """The rows that have a mask, all without one; and whether each place holds no padding."""
+    mask = arguments.tensor(arguments.mask)
+    rows = ids[: len(ids) if mask is None else len(mask)]
+    if mask is not None and mask.shape == rows.shape:
+        return rows, mask.bool()
+    is_text = torch.ones_like(rows, dtype=torch.bool)
+    return rows, is_text if arguments.pad is None else rows != arguments.pad
 
 
 def is_doubled(text: list[int]) -> bool:

@@ -7,7 +7,7 @@ interleaved have these pairs at another distance.
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from jaxtyping import Bool, Int
@@ -65,17 +65,52 @@ def target_ratio(ids: Int[Tensor, "rows time"], targets: Int[Tensor, "rows time"
 
 def _tie(first: Int[Tensor, " n"], second: Int[Tensor, " n"]) -> float | None:
     """`pair_ratio` of pairs that are given as their two tokens."""
+    pairs = count_pairs(first, second)
+    if pairs is None:
+        return None
+    if pairs.is_clear:
+        return pairs.n_equal / max(pairs.by_chance, 1.0)
+    return None if pairs.by_chance < _FEWEST_PAIRS else 1.0
+
+
+class PairCount(NamedTuple):
+    """How many pairs are equal, and how many are by chance, by the frequencies of their tokens."""
+
+    n_equal: float
+    by_chance: float
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the difference is no chance; of few pairs, only if many more are equal."""
+        spread = max(self.by_chance, _FEWEST_PAIRS) ** 0.5
+        return abs(self.n_equal - self.by_chance) > _DEVIATIONS * spread
+
+
+def count_pairs(first: Int[Tensor, " n"], second: Int[Tensor, " n"]) -> PairCount | None:
+    """Count the pairs that are equal to another one; None of too few.
+
+    Args:
+        first: The first token of each pair.
+        second: The second token of each.
+    """
     n = len(first)
     if n < _FEWEST_TOKENS:
         return None
-    size = int(second.max()) + 1
+    first, second = first.long(), second.long()
+    counts = _counts(first * (int(second.max()) + 1) + second)
     by_chance = n * (n - 1) / 2 * _agreement(first) * _agreement(second)
-    if by_chance < _FEWEST_PAIRS:
-        return None
-    counts = _counts(first * size + second)
-    n_equal = float((counts * (counts - 1)).sum() / 2)
-    is_clear = abs(n_equal - by_chance) > _DEVIATIONS * by_chance**0.5
-    return n_equal / by_chance if is_clear else 1.0
+    return PairCount(float((counts * (counts - 1)).sum() / 2), by_chance)
+
+
+def is_clearly_tied(first: Int[Tensor, " n"], second: Int[Tensor, " n"]) -> bool:
+    """Whether pairs come again more often than by chance, and not by chance.
+
+    Args:
+        first: The first token of each pair.
+        second: The second token of each.
+    """
+    pairs = count_pairs(first, second)
+    return pairs is not None and pairs.is_clear and pairs.n_equal > pairs.by_chance
 
 
 def interleaving(ids: Int[Tensor, "rows time"]) -> float:

@@ -2,8 +2,8 @@
 
 Torch counts what is written to each tensor. If the count is another one than after the step before,
 something else than the optimiser has written, and a few numbers say how far it moved them, from the
-second time on. Numbers that were swapped out and in again have not moved. A write to `.data` is not
-counted.
+second time on. Numbers that were swapped out and in again have not moved. Torch does not count a
+write to `.data`: on a CPU, where reading numbers waits for nothing, some are compared.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ class Writes:
         self._idle_spell = idle_spell
         self._witnesses: Witnesses | None = None
         self._counts: list[int] = []
+        #: numbers of a few weights on a CPU, after the last step
+        self._kept: list[Tensor] = []
         #: whether anything was written so far: only then are the numbers kept, as that takes time
         self._was_written = False
         #: the numbers that were written last
@@ -49,6 +51,7 @@ class Writes:
         if self._witnesses is None:
             self._witnesses = Witnesses(self._optimisers)
         is_written = bool(self._counts) and self._differ(self._count())
+        is_written = is_written or self._has_changed()
         if is_written or self._was_written:
             self._record_move(metrics, is_written=is_written)
 
@@ -72,6 +75,7 @@ class Writes:
         if self._witnesses is None:
             return
         self._counts = self._count()
+        self._kept = [numbers.clone() for numbers in self._few_weights()]
         if self._was_written:
             self._after = self._weights()
 
@@ -79,6 +83,19 @@ class Writes:
     def _weights(self) -> Tensor:
         assert self._witnesses is not None
         return torch.cat(self._witnesses.weights()).float()
+
+    def _has_changed(self) -> bool:
+        """Whether the numbers that are compared are others than after the last step."""
+        for before, now in zip(self._kept, self._few_weights(), strict=False):
+            if not torch.equal(before, now):
+                return bool(now.isfinite().all())  # what is no number equals nothing
+        return False
+
+    def _few_weights(self) -> list[Tensor]:
+        """Some numbers of a few weights, as views; none on other devices than a CPU."""
+        assert self._witnesses is not None
+        is_on_cpu = self._witnesses.device.type == "cpu"
+        return self._witnesses.weights()[::_STRIDE] if is_on_cpu else []
 
     def _count(self) -> list[int]:
         """How often each witness was written to, or each of a few."""

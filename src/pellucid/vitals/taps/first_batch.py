@@ -34,6 +34,7 @@ from pellucid.vitals.taps.recorded_call import (
     is_learning,
     is_plain,
 )
+from pellucid.vitals.taps.row_starts import RowStarts
 
 #: About how many tokens a probe has, and its most rows; it has at least one row.
 _TOKENS, _ROWS = 512, 4
@@ -48,7 +49,6 @@ class FirstBatch:
 
     def __init__(self, model: nn.Module) -> None:
         self._model = unwrap(model)
-        #: whether a pellucid model has a decoder; None for any other model
         self._decodes = decodes(self._model)
         self.labels: Tensor | None = None
         #: the losses in the model's outputs since the last update
@@ -69,11 +69,12 @@ class FirstBatch:
         self.answers = Answers()
         #: the rows of the first calls whose labels leave out a prompt
         self.prompt_answers = PromptAnswers()
+        self.row_starts = RowStarts()
         self._call: Call | None = None
         self._watches_table = False
         #: whether the outputs of the first call are still to come
         self._awaits_logits, self._rows = False, 0
-        #: whether the outputs of the first call are too few for its ids: classes, not tokens
+        #: whether its outputs are too few for its ids: classes, not tokens
         self._predicts_classes = False
         #: the ids of the latest call, and what it says of them: a mask and labels
         self._ids: Tensor | None = None
@@ -86,6 +87,7 @@ class FirstBatch:
         hooks.before(model, "the first batch", self._on_call, with_kwargs=True)
         on_output = partial(self._on_output, hooks)
         hooks.after(model, "outputs", on_output, when_idle=on_output)
+        self.row_starts.attach(model, hooks)
         if self._decodes is not None:
             # objectives call it for hidden states, and never the model itself
             embedding = self._model.get_submodule("token_embedding")
@@ -127,11 +129,12 @@ class FirstBatch:
         labels = self.labels
         if labels is None and self.paid is not None and self.paid.names_targets:
             labels = self.paid.all
-        is_of_tokens = labels is not None and labels.ndim == 2 and not labels.is_floating_point()
-        if labels is None or not is_of_tokens or self._predicts_classes:
+        if labels is None or labels.ndim != 2 or labels.is_floating_point():
             return None
-        losses = None if are_classes(self.first_ids, labels) else baselines(labels)
-        return losses if losses is not None and all(map(math.isfinite, losses)) else None
+        if self._predicts_classes or are_classes(self.first_ids, labels):
+            return None
+        losses = baselines(labels)
+        return losses if all(map(math.isfinite, losses)) else None
 
     def calling(self, model: nn.Module) -> Callable[[], Tensor | None]:
         """A function that repeats the kept call, with this model or another."""

@@ -1,0 +1,101 @@
+"""Whether the rows of a batch are in the order of their text, or across it, or in none.
+
+In a text, pairs of neighbours come again far more often than the frequencies of their tokens
+explain. Rows of a batch have no such order among themselves.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from pellucid.vitals.call.token_order import count_pairs, is_clearly_tied, pair_ratio
+
+#: Texts of fewer kinds of tokens, as DNA and proteins, may have hardly any order to learn; of still
+#: fewer, as digits, forms with one length come again in the rows below by chance.
+_FEWEST_KINDS, _FEWEST_LETTERS = 50, 20
+#: Pairs that come again as often as by chance: at most so many deviations more, of so many.
+_DEVIATIONS, _FEWEST_PAIRS = 2, 2
+#: Tokens at more distances are not compared: each costs 50 microseconds.
+_FARTHEST = 48
+#: A place that holds one id in so many rows belongs to a form.
+_FORM = 0.5
+#: Columns hold a text if their neighbours are tied so many times as much as rows further apart.
+_TIED = 1.5
+
+
+def text_in_columns(ids: Int[Tensor, "rows time"]) -> float:
+    """How often pairs below each other come again, over by chance, if rows hold no text; else 0.
+
+    A batch (time, rows) that is read as (rows, time) has its texts in the columns. Rows of one form
+    are alike at any distance, and texts one below the other are tied to the next row the most.
+
+    Args:
+        ids: The rows as they are read.
+    """
+    if (pair_ratio(ids, 1) or 1.0) > 1 or len(_kinds(ids)) < _FEWEST_LETTERS:
+        return 0.0
+    near = _ratio_of_unequal(ids[:-1], ids[1:])
+    half = max(2, len(ids) // 2)
+    far = _ratio_of_unequal(ids[:-half], ids[half:])
+    return near if near > _TIED * far else 0.0
+
+
+def disorder(ids: Int[Tensor, "rows time"], is_real: Bool[Tensor, "rows time"]) -> float | None:
+    """How often pairs of neighbours come again, over how often by chance, if no order shows.
+
+    None if tokens tell of each other at any distance, or of their places, as those of a text or of
+    a form do; and if the rows are too few to show it.
+
+    Args:
+        ids: The rows as they are read.
+        is_real: Whether each place holds a token of a text.
+    """
+    is_form = _share_of_usual(ids) >= _FORM
+    ids, is_real = ids[:, ~is_form], is_real[:, ~is_form]
+    if ids.shape[1] < 2 or len(_kinds(ids[is_real])) < _FEWEST_KINDS:
+        return None
+    pairs = count_pairs(*_pairs(ids, is_real, 1))
+    if pairs is None or pairs.by_chance < _FEWEST_PAIRS:
+        return None
+    if pairs.n_equal > pairs.by_chance + _DEVIATIONS * pairs.by_chance**0.5:
+        return None
+    distances = range(2, min(ids.shape[1], _FARTHEST))
+    places = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
+    others = [_pairs(ids, is_real, distance) for distance in distances]
+    if any(is_clearly_tied(*pair) for pair in [*others, (places[is_real], ids[is_real])]):
+        return None
+    return pairs.n_equal / pairs.by_chance
+
+
+def _ratio_of_unequal(first: Int[Tensor, "rows time"], second: Int[Tensor, "rows time"]) -> float:
+    """How often pairs of two tokens come again, over how often by chance; 1 if that is chance.
+
+    An end that is a quarter of all tokens meets itself more often, or more rarely, by the lengths
+    of a few texts.
+    """
+    is_unequal = first != second
+    pairs = count_pairs(first[is_unequal], second[is_unequal])
+    is_tied = pairs is not None and pairs.is_clear and pairs.n_equal > pairs.by_chance
+    return pairs.n_equal / max(pairs.by_chance, 1.0) if pairs is not None and is_tied else 1.0
+
+
+def _share_of_usual(ids: Int[Tensor, "rows time"]) -> Tensor:
+    """For each place, the share of the rows that hold its most frequent id."""
+    return (ids == ids.mode(0).values).double().mean(0)
+
+
+def _pairs(
+    ids: Int[Tensor, "rows time"], is_real: Bool[Tensor, "rows time"], distance: int
+) -> tuple[Tensor, Tensor]:
+    """The tokens at a distance, if both are real: the first ones and the second ones."""
+    both = is_real[:, :-distance] & is_real[:, distance:]
+    return ids[:, :-distance][both], ids[:, distance:][both]
+
+
+def _kinds(ids: Tensor) -> Tensor:
+    kinds: Tensor = cast("Any", torch).unique(ids)
+    return kinds

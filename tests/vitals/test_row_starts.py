@@ -1,0 +1,156 @@
+"""The first tokens of rows in training and in evaluation: two forms, or one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from pellucid.diagnosis import diagnose, history_of_watch
+from pellucid.training import Guard
+from pellucid.vitals import watch
+from pellucid.vitals.taps.hooks import Hooks, LastingHook
+from pellucid.vitals.taps.row_starts import RowStarts, starts_of
+
+ROWS, BOS = 8, 1
+USED, OTHER = (BOS, 20, 21), (BOS, 30, 21)
+
+
+class Reader(nn.Module):
+    def forward(self, input_ids: Tensor, labels: Any = None, attention_mask: Any = None) -> Tensor:
+        return input_ids
+
+
+def rows(start: tuple[int, ...], seed: int = 0, n: int = ROWS) -> Tensor:
+    """Texts of 12 tokens behind a start."""
+    draws = torch.Generator().manual_seed(seed)
+    texts = torch.randint(40, 60, (n, 12), generator=draws)
+    return torch.cat([torch.tensor(start, dtype=torch.long).expand(n, -1), texts], 1)
+
+
+class Run:
+    """Calls of a model in training and in evaluation, whose starts are kept."""
+
+    def __init__(self) -> None:
+        self.model, self.starts = Reader(), RowStarts()
+        self.starts.attach(self.model, Hooks(Guard(), LastingHook))
+
+    def train(self, start: tuple[int, ...], n: int = 3) -> None:
+        self.model.train()
+        for seed in range(n):
+            self.model(input_ids=rows(start, seed))
+
+    def evaluate(self, start: tuple[int, ...], n: int = 1, *, labels: bool = True) -> None:
+        self.model.eval()
+        with torch.no_grad():
+            for seed in range(n):
+                ids = rows(start, 50 + seed)
+                self.model(input_ids=ids, labels=ids if labels else None)
+
+
+@pytest.mark.parametrize(
+    ("trained", "evaluated", "token"),
+    [
+        (USED, USED, None),
+        (USED, OTHER, 2),
+        (USED, (30, 20, 21), 1),
+        # rows without a start in common, with a start token and without
+        ((), (), None),
+        (USED, (), 1),
+        ((), USED, 1),
+        ((BOS,), USED, None),
+        ((20, 21), (), None),
+        ((), (20, 21), None),
+    ],
+)
+def test_starts_are_compared(
+    trained: tuple[int, ...], evaluated: tuple[int, ...], token: int | None
+) -> None:
+    run = Run()
+    run.train(trained, 4)
+    run.evaluate(evaluated)
+    other = run.starts.compare({BOS})
+    assert (None if other is None else other.token) == token
+    if other is not None:
+        assert other[:2] == (3 * ROWS, ROWS)  # calls 1, 2 and 4
+
+
+def test_few_calls_and_rows_say_nothing() -> None:
+    run = Run()
+    run.train(USED, 3)  # two of them are kept
+    run.evaluate(OTHER)
+    assert run.starts.compare() is None
+    run.train(USED, 1)
+    assert run.starts.compare() is not None
+    unseen = Run()
+    unseen.train(USED, 4)
+    unseen.evaluate(OTHER, labels=False)  # it generates
+    assert unseen.starts.compare() is None
+    with torch.no_grad():
+        unseen.model(input_ids=rows(OTHER, n=7), labels=0)
+        assert unseen.starts.compare() is None
+        unseen.model.train()
+        unseen.model(input_ids=rows(OTHER), labels=0)  # old probabilities of a policy
+    assert unseen.starts.compare() is None
+
+
+def test_one_text_of_the_other_form_is_enough() -> None:
+    run = Run()
+    run.train(USED, 4)
+    run.evaluate(OTHER)
+    run.evaluate(USED)
+    assert run.starts.compare({BOS}) is None
+
+
+def test_a_start_stands_behind_padding() -> None:
+    ids = torch.cat([torch.zeros(2, 3, dtype=torch.long), rows(USED, n=2)], 1)
+    mask = (torch.arange(ids.shape[1]) >= 3).long().expand_as(ids)
+    kwargs = {"input_ids": ids, "attention_mask": mask}
+    starts = starts_of((), kwargs)
+    assert starts is not None
+    assert starts[:, :3].tolist() == [[*USED]] * 2
+    whole = starts_of((), {"input_ids": ids})
+    assert whole is not None
+    assert whole[:, :3].tolist() == [[0, 0, 0]] * 2
+    assert starts_of((), {"input_ids": ids[:, :3]}) is None
+    assert starts_of((), {"input_ids": torch.ones(2, 9, 4)}) is None
+
+
+class Speaker(nn.Module):
+    """A model of pairs of tokens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.head = nn.Embedding(64, 8), nn.Linear(8, 64)
+
+    def forward(self, input_ids: Tensor, labels: Tensor) -> Tensor:
+        logits = self.head(self.table(input_ids))[:, :-1]
+        return cross_entropy(logits.flatten(0, 1), labels[:, 1:].flatten())
+
+
+@pytest.mark.parametrize(("start", "is_named"), [(USED, False), (OTHER, True)])
+def test_a_loop_that_evaluates_another_form_is_told_so(
+    start: tuple[int, ...], is_named: bool
+) -> None:
+    model = Speaker()
+    optimizer = torch.optim.Adam(model.parameters())
+    with watch(model, optimizer) as w:
+        for step in range(12):
+            optimizer.zero_grad()
+            ids = rows(USED, step)
+            loss = model(input_ids=ids, labels=ids)
+            loss.backward()
+            optimizer.step()
+            w.step(loss)
+            if step % 4 == 0:
+                model.eval()
+                with torch.no_grad():
+                    held_out = rows(start, 90 + step)
+                    model(input_ids=held_out, labels=held_out)
+                model.train()
+    findings = diagnose(history_of_watch(w))
+    assert ("DAT036" in [finding.code for finding in findings]) == is_named
+    assert w.guard.off == {}
