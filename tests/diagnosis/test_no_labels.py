@@ -8,8 +8,8 @@ from dataclasses import replace
 from pellucid.diagnosis import diagnose
 from pellucid.diagnosis.causes.data import no_labels
 from pellucid.diagnosis.causes.history_view import HistoryView
+from pellucid.diagnosis.history.first_targets import of_gradient
 from pellucid.diagnosis.history.history import Facts, Reading
-from pellucid.diagnosis.history.watch import of_gradient
 from pellucid.vitals import Mark
 from support.courses import healthy
 

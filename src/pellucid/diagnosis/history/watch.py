@@ -15,7 +15,7 @@ from torch import nn
 from pellucid.diagnosis.expectations import Expectations
 from pellucid.diagnosis.finding import Finding
 from pellucid.diagnosis.history.adam_state import remembered_step
-from pellucid.diagnosis.history.first_targets import frequencies, is_log_p
+from pellucid.diagnosis.history.first_targets import frequencies, is_log_p, of_gradient
 from pellucid.diagnosis.history.history import Facts, History, Points, Reading
 from pellucid.diagnosis.history.loop_findings import examine_loop
 from pellucid.diagnosis.history.weight_shares import (
@@ -40,12 +40,6 @@ from pellucid.model.facts import (
 from pellucid.training import silently
 from pellucid.vitals import Mark, MarkName, Point, Watch, WatchState, number_in
 
-#: Fewer labels are too few to estimate the frequencies of tokens.
-_LEAST_LABELS = 128
-#: So many first losses of a preference loss are not negative; one near ln 2 is that of a coin.
-_EARLY, _NEAR_A_COIN = 8, 0.1
-#: Of both answers of all pairs, half are made less likely.
-_HALF = 0.02
 #: Weights that do not move: another optimiser's rest while the watched ones step.
 _STILLEST = "update.ratio_low"
 #: Marks of all that happens from one update to the next.
@@ -113,42 +107,6 @@ def _marks_of_all(watched: WatchState) -> Mapping[MarkName, Mark]:
     """The marks; marks of whole updates only if no other optimiser steps between two of these."""
     hidden = _OF_WHOLE_UPDATES if watched.moved_by_others else ()
     return {name: mark for name, mark in watched.marks.items() if name not in hidden}
-
-
-def of_gradient(facts: Facts, signs: Mapping[str, tuple[Reading, ...]], losses: Points) -> Facts:
-    """The facts, with the objective that the first update's gradient shows.
-
-    Cross-entropy makes no target less likely. A loss that does so compares answers: in pairs of one
-    weight if it is a preference loss, which is never negative, else by their rewards.
-
-    Args:
-        facts: what is known otherwise.
-        signs: the signs of the training.
-        losses: its losses.
-    """
-    if facts.objective is not None:
-        return facts
-    is_own, lowers, is_paired, is_matched = (
-        bool(signs.get(f"answers.{name}", ()) and signs[f"answers.{name}"][0].value)
-        for name in ("own", "lowered", "paired", "matched")
-    )
-    if not is_own and not lowers:
-        return facts
-    early = [value for _, value in losses[:_EARLY]]
-    is_coin = bool(early) and abs(early[0] - math.log(2)) < _NEAR_A_COIN
-    lowered = signs["answers.lowered"][0].value if lowers else 0.0
-    # a mean over an answer's tokens gives its two answers other weights, and a loss of pairs with
-    # further terms, or without a reference, costs more than 0 whatever it weighs
-    is_of_pairs = is_coin or (is_matched and min(early, default=0.0) > _NEAR_A_COIN)
-    is_half = is_of_pairs and not is_own and abs(lowered - 0.5) < _HALF
-    is_compared = is_paired or is_half
-    on_pairs = is_compared and min(early, default=0.0) >= 0 and (is_coin or not is_own)
-    # one number of each row writes no answers: what is not of pairs is a regression
-    is_of_scores = lowers and not signs.get("answers.uneven", ())
-    if is_of_scores and not is_own and not on_pairs:
-        return facts
-    objective = "preferences" if on_pairs else "rewards"
-    return replace(facts, objective=objective, pretrained=True)
 
 
 def _groups(optimisers: Sequence[Any]) -> list[dict[str, Any]]:

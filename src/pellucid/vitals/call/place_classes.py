@@ -75,19 +75,19 @@ def beside_their_tokens(
         ids: The ids of all rows.
         paid: The class of each place.
     """
-    side = _moved_to(arguments, ids[: len(paid.rows)], paid.all[: len(paid.rows)])
+    side = _side_of_classes(arguments, ids[: len(paid.rows)], paid.all[: len(paid.rows)])
     if not side:
         return 0.0
-    own = log_p_by_token(ids, paid.all, 0)
+    at_own_place = log_p_by_token(ids, paid.all, 0)
     errors = [0.0]
     for offset in _OFFSETS:
         if offset * side < 0:  # the token is behind a class that was moved to the start
-            gain = log_p_by_token(ids, paid.all, offset) - own
+            gain = log_p_by_token(ids, paid.all, offset) - at_own_place
             errors.append(float(gain.mean() / gain.std().clamp_min(1e-9)) * math.sqrt(len(gain)))
     return max(errors)
 
 
-def _moved_to(
+def _side_of_classes(
     arguments: Arguments, ids: Int[Tensor, "rows time"], classes: Int[Tensor, "rows time"]
 ) -> int:
     """-1 if of the special tokens at the ends of nearly all rows only the first has a class.
@@ -127,12 +127,12 @@ def log_p_by_token(
     words = torch.nn.functional.pad(ids, (width, width))[rows, places + width + offset] % _KINDS
     labels, half = classes[rows, places], rows % 2
     counts = torch.zeros((2, MOST_CLASSES, _KINDS), device=ids.device)
-    ones = torch.ones(len(rows), device=ids.device)
-    counts = counts.index_put((half, labels, words), ones, accumulate=True)
+    one_each = torch.ones(len(rows), device=ids.device)
+    counts = counts.index_put((half, labels, words), one_each, accumulate=True)
     prior = counts.sum(2) + 1 / MOST_CLASSES
     prior = (prior / prior.sum(1, keepdim=True))[1 - half, labels]
-    known = counts.sum(1)[1 - half, words]
-    return ((counts[1 - half, labels, words] + prior) / (known + 1)).log()
+    n_of_word = counts.sum(1)[1 - half, words]
+    return ((counts[1 - half, labels, words] + prior) / (n_of_word + 1)).log()
 
 
 def share_of_starts(

@@ -38,10 +38,10 @@ def text_in_columns(ids: Int[Tensor, "rows time"]) -> float:
     """
     if (pair_ratio(ids, 1) or 1.0) > 1 or len(_kinds(ids)) < _FEWEST_LETTERS:
         return 0.0
-    near = _ratio_of_unequal(ids[:-1], ids[1:])
+    ratio_of_neighbours = _ratio_of_unequal(ids[:-1], ids[1:])
     half = max(2, len(ids) // 2)
-    far = _ratio_of_unequal(ids[:-half], ids[half:])
-    return near if near > _TIED * far else 0.0
+    ratio_apart = _ratio_of_unequal(ids[:-half], ids[half:])
+    return ratio_of_neighbours if ratio_of_neighbours > _TIED * ratio_apart else 0.0
 
 
 def disorder(ids: Int[Tensor, "rows time"], is_real: Bool[Tensor, "rows time"]) -> float | None:
@@ -92,8 +92,8 @@ def _pairs(
     ids: Int[Tensor, "rows time"], is_real: Bool[Tensor, "rows time"], distance: int
 ) -> tuple[Tensor, Tensor]:
     """The tokens at a distance, if both are real: the first ones and the second ones."""
-    both = is_real[:, :-distance] & is_real[:, distance:]
-    return ids[:, :-distance][both], ids[:, distance:][both]
+    are_real = is_real[:, :-distance] & is_real[:, distance:]
+    return ids[:, :-distance][are_real], ids[:, distance:][are_real]
 
 
 def _kinds(ids: Tensor) -> Tensor:

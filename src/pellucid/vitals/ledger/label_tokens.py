@@ -85,13 +85,13 @@ def measure(batches: Sequence[LabelledRows | None]) -> dict[str, Tensor]:
     tables = [table for column in _columns(batches) if (table := join(column)) is not None]
     if not tables:
         return {}
-    told, keys = (
+    by_words, keys = (
         torch.stack([test(table) for table in tables]) for test in (told_by_words, told_by_place)
     )
-    column = told[:, 1].argmax()
+    column = by_words[:, 1].argmax()
     return {
-        "targets.told": told[column, 0],
-        "targets.told_rows": told[column, 1],
+        "targets.told": by_words[column, 0],
+        "targets.told_rows": by_words[column, 1],
         "targets.key": keys[column],
         "targets.two_texts": share_of_two_texts(tables[0]),
     }

@@ -37,7 +37,7 @@ class Writes:
         self._witnesses: Witnesses | None = None
         self._counts: list[int] = []
         #: numbers of a few weights on a CPU, after the last step
-        self._kept: list[Tensor] = []
+        self._last_numbers: list[Tensor] = []
         #: whether anything was written so far: only then are the numbers kept, as that takes time
         self._was_written = False
         #: the numbers that were written last
@@ -51,7 +51,7 @@ class Writes:
         if self._witnesses is None:
             self._witnesses = Witnesses(self._optimisers)
         is_written = bool(self._counts) and self._differ(self._count())
-        is_written = is_written or self._has_changed()
+        is_written = is_written or self._are_weights_others()
         if is_written or self._was_written:
             self._record_move(metrics, is_written=is_written)
 
@@ -75,7 +75,7 @@ class Writes:
         if self._witnesses is None:
             return
         self._counts = self._count()
-        self._kept = [numbers.clone() for numbers in self._few_weights()]
+        self._last_numbers = [numbers.clone() for numbers in self._few_weights()]
         if self._was_written:
             self._after = self._weights()
 
@@ -84,9 +84,9 @@ class Writes:
         assert self._witnesses is not None
         return torch.cat(self._witnesses.weights()).float()
 
-    def _has_changed(self) -> bool:
+    def _are_weights_others(self) -> bool:
         """Whether the numbers that are compared are others than after the last step."""
-        for before, now in zip(self._kept, self._few_weights(), strict=False):
+        for before, now in zip(self._last_numbers, self._few_weights(), strict=False):
             if not torch.equal(before, now):
                 return bool(now.isfinite().all())  # what is no number equals nothing
         return False

@@ -51,7 +51,7 @@ class FirstBatch:
         self._model = unwrap(model)
         self._decodes = decodes(self._model)
         self.labels: Tensor | None = None
-        #: the losses in the model's outputs since the last update
+        #: those in the model's outputs since the last update
         self.losses: deque[Tensor] = deque(maxlen=MAX_LOSSES)
         #: whether losses in outputs are kept, and whether any outputs came since the last update
         self.reads_losses, self.has_run = True, False
@@ -74,8 +74,7 @@ class FirstBatch:
         self._watches_table = False
         #: whether the outputs of the first call are still to come
         self._awaits_logits, self._rows = False, 0
-        #: whether its outputs are too few for its ids: classes, not tokens
-        self._predicts_classes = False
+        self._predicts_classes = False  # its outputs are too few for its ids
         #: the ids of the latest call, and what it says of them: a mask and labels
         self._ids: Tensor | None = None
         self._ids_mask: Any = None
@@ -131,10 +130,9 @@ class FirstBatch:
             labels = self.paid.all
         if labels is None or labels.ndim != 2 or labels.is_floating_point():
             return None
-        if self._predicts_classes or are_classes(self.first_ids, labels):
-            return None
         losses = baselines(labels)
-        return losses if all(map(math.isfinite, losses)) else None
+        is_other = self._predicts_classes or are_classes(self.first_ids, labels)
+        return None if is_other or not all(map(math.isfinite, losses)) else losses
 
     def calling(self, model: nn.Module) -> Callable[[], Tensor | None]:
         """A function that repeats the kept call, with this model or another."""
