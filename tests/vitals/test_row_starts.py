@@ -12,8 +12,9 @@ from torch.nn.functional import cross_entropy
 from pellucid.diagnosis import diagnose, history_of_watch
 from pellucid.training import Guard
 from pellucid.vitals import watch
+from pellucid.vitals.taps.first_batch import FirstBatch
 from pellucid.vitals.taps.hooks import Hooks, LastingHook
-from pellucid.vitals.taps.row_starts import RowStarts, starts_of
+from pellucid.vitals.taps.row_starts import starts_of
 
 ROWS, BOS = 8, 1
 USED, OTHER = (BOS, 20, 21), (BOS, 30, 21)
@@ -35,8 +36,10 @@ class Run:
     """Calls of a model in training and in evaluation, whose starts are kept."""
 
     def __init__(self) -> None:
-        self.model, self.starts = Reader(), RowStarts()
-        self.starts.attach(self.model, Hooks(Guard(), LastingHook))
+        self.model = Reader()
+        batch = FirstBatch(self.model)
+        batch.attach(self.model, Hooks(Guard(), LastingHook))
+        self.starts = batch.row_starts
 
     def train(self, start: tuple[int, ...], n: int = 3) -> None:
         self.model.train()

@@ -51,7 +51,7 @@ class Writes:
         if self._witnesses is None:
             self._witnesses = Witnesses(self._optimisers)
         is_written = bool(self._counts) and self._differ(self._count())
-        is_written = is_written or self._are_weights_others()
+        is_written = is_written or (bool(self._last_numbers) and self._are_weights_others())
         if is_written or self._was_written:
             self._record_move(metrics, is_written=is_written)
 
@@ -75,7 +75,9 @@ class Writes:
         if self._witnesses is None:
             return
         self._counts = self._count()
-        self._last_numbers = [numbers.clone() for numbers in self._few_weights()]
+        # to read numbers takes longer than to read counts: not while nothing else is due
+        few_weights = [] if self._idle_spell.is_on else self._few_weights()
+        self._last_numbers = [numbers.clone() for numbers in few_weights]
         if self._was_written:
             self._after = self._weights()
 

@@ -63,8 +63,7 @@ class FirstBatch:
         self.paid: PaidTargets | None = None
         #: the type of the loop's autocast in the first call, if it has one
         self.autocast: torch.dtype | None = None
-        #: all ids of the first call
-        self.first_ids: Tensor | None = None
+        self.first_ids: Tensor | None = None  # all of the first call
         #: what the first update does with each row
         self.answers = Answers()
         #: the rows of the first calls whose labels leave out a prompt
@@ -72,8 +71,7 @@ class FirstBatch:
         self.row_starts = RowStarts()
         self._call: Call | None = None
         self._watches_table = False
-        #: whether the outputs of the first call are still to come
-        self._awaits_logits, self._rows = False, 0
+        self._awaits_logits, self._rows = False, 0  # of the first call, whose outputs may come
         self._predicts_classes = False  # its outputs are too few for its ids
         #: the ids of the latest call, and what it says of them: a mask and labels
         self._ids: Tensor | None = None
@@ -85,8 +83,7 @@ class FirstBatch:
         """Add hooks to the model."""
         hooks.before(model, "the first batch", self._on_call, with_kwargs=True)
         on_output = partial(self._on_output, hooks)
-        hooks.after(model, "outputs", on_output, when_idle=on_output)
-        self.row_starts.attach(model, hooks)
+        hooks.after(model, "outputs", on_output, with_kwargs=True, when_idle=on_output)
         if self._decodes is not None:
             # objectives call it for hidden states, and never the model itself
             embedding = self._model.get_submodule("token_embedding")
@@ -239,8 +236,11 @@ class FirstBatch:
         self.labels = labels.detach().clone() if isinstance(labels, Tensor) else None
         self.adds_up = kwargs.get("num_items_in_batch") is not None
 
-    def _on_output(self, hooks: Hooks, module: nn.Module, inputs: Any, output: Any) -> None:
-        """Take what a training call gives, in one hook, as each costs time."""
+    def _on_output(self, hooks: Hooks, module: nn.Module, *call: Any) -> None:
+        """Take what a call takes and gives, in one hook, as each costs time."""
+        args, kwargs, output = call
+        if self.row_starts.is_due(module, kwargs):
+            hooks.guard("the starts of rows", self.row_starts.keep, args, kwargs)
         if not is_learning(module):
             return
         self.has_run = True

@@ -9,7 +9,6 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from pellucid.vitals.taps.hooks import Hooks
 from pellucid.vitals.taps.recorded_call import ids_in, inputs_of
 
 #: Tokens of each start, and rows of a call.
@@ -40,30 +39,31 @@ class RowStarts:
         self._n_calls = [0, 0]
         self._starts: tuple[list[Tensor], list[Tensor]] = ([], [])
 
-    def attach(self, model: nn.Module, hooks: Hooks) -> None:
-        """Listen to the calls of a model.
+    def is_due(self, module: nn.Module, kwargs: dict[str, Any]) -> bool:
+        """Whether a call is one whose starts are kept: each costs time.
 
         Args:
-            model: The one that is called.
-            hooks: Take the hook.
+            module: The model that is called.
+            kwargs: The call's.
         """
-        part = "the starts of rows"
-        hooks.after(model, part, self._on_call, with_kwargs=True, when_idle=self._on_call)
-
-    def _on_call(
-        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: object
-    ) -> None:
         is_evaluation = not torch.is_grad_enabled()
         # a model that generates has no labels, and one that only lacks gradients may be a teacher
         if is_evaluation and (module.training or kwargs.get("labels") is None):
-            return
+            return False
         self._n_calls[is_evaluation] += 1
         n = self._n_calls[is_evaluation]
-        if n & (n - 1) or len(self._starts[is_evaluation]) >= _MOST_CALLS:
-            return
+        return not n & (n - 1) and len(self._starts[is_evaluation]) < _MOST_CALLS
+
+    def keep(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Keep the starts of a call's rows.
+
+        Args:
+            args: The call's.
+            kwargs: The call's.
+        """
         starts = starts_of(args, kwargs)
         if starts is not None:
-            self._starts[is_evaluation].append(starts)
+            self._starts[not torch.is_grad_enabled()].append(starts)
 
     def compare(self, special: Collection[int] = ()) -> OtherStarts | None:
         """Where the starts differ; None if they do not, or if rows have no start in common.
