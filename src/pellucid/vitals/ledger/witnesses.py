@@ -36,8 +36,7 @@ class Witnesses:
             first = self.places.get(optimiser, range(place, place)).start
             self.places[optimiser] = range(first, place + 1)
         self.optimisers = [optimiser for optimiser, _, _ in pairs]
-        self._views: list[Tensor] = []
-        self._addresses: list[int] = []
+        self._views: dict[int, tuple[int, Tensor]] = {}
 
     @property
     def are_frozen(self) -> bool:
@@ -46,14 +45,16 @@ class Witnesses:
 
     def weights(self) -> list[Tensor]:
         """The numbers of each witness now, as views."""
-        addresses = [parameter.data_ptr() for parameter in self.parameters]
-        if addresses != self._addresses:  # a loop may give a parameter other memory
-            self._views = [
-                numbers_of(parameter.detach(), size)
-                for parameter, size in zip(self.parameters, self.sizes, strict=True)
-            ]
-            self._addresses = addresses
-        return self._views
+        return [self.weight(place) for place in range(len(self.parameters))]
+
+    def weight(self, place: int) -> Tensor:
+        """The numbers of one witness now, as a view."""
+        parameter = self.parameters[place]
+        address, view = self._views.get(place, (None, parameter))
+        if address != parameter.data_ptr():  # a loop may give a parameter other memory
+            view = numbers_of(parameter.detach(), self.sizes[place])
+            self._views[place] = parameter.data_ptr(), view
+        return view
 
     def gradients(self, places: range) -> list[Tensor | None]:
         """The numbers of the gradient of each witness; None if it has no gradient."""

@@ -75,9 +75,7 @@ class Writes:
         if self._witnesses is None:
             return
         self._counts = self._count()
-        # to read numbers takes longer than to read counts: not while nothing else is due
-        few_weights = [] if self._idle_spell.is_on else self._few_weights()
-        self._last_numbers = [numbers.clone() for numbers in few_weights]
+        self._last_numbers = [numbers.clone() for numbers in self._few_weights()]
         if self._was_written:
             self._after = self._weights()
 
@@ -96,8 +94,10 @@ class Writes:
     def _few_weights(self) -> list[Tensor]:
         """Some numbers of a few weights, as views; none on other devices than a CPU."""
         assert self._witnesses is not None
-        is_on_cpu = self._witnesses.device.type == "cpu"
-        return self._witnesses.weights()[::_STRIDE] if is_on_cpu else []
+        if self._witnesses.device.type != "cpu" or not self._witnesses.parameters:
+            return []
+        n = 1 if self._idle_spell.is_on else len(self._witnesses.parameters)
+        return [self._witnesses.weight(place) for place in range(0, n, _STRIDE)]
 
     def _count(self) -> list[int]:
         """How often each witness was written to, or each of a few."""
