@@ -55,6 +55,8 @@ def test_a_new_model_with_a_frozen_random_embedding_is_told_so(
     course = healthy()
     facts = replace(course.facts, random_table=is_random, frozen=0.1)
     assert [finding.code for finding in diagnose(replace(course, facts=facts))] == codes
+    facts = replace(facts, adapted=True)
+    assert diagnose(replace(course, facts=facts)) == []
 
 
 @pytest.mark.parametrize(("is_random", "codes"), [(False, []), (None, ["GRD003"])])

@@ -129,7 +129,8 @@ def mostly_frozen(view: HistoryView) -> Candidate | None:
     # a frozen embedding that was trained is one of a model that was
     is_new = view.fresh and view.facts.random_table is not False
     frozen, is_new = view.facts.frozen, is_new and None not in (view.start, view.guessing)
-    if view.facts.random_table and is_new and is_long:
+    # adapters are tried on models of random numbers too
+    if view.facts.random_table and is_new and is_long and not view.facts.adapted:
         return suspect("GRD003/embedding", frozen=frozen, step=0, severity=severity)
     if frozen is None or frozen < limit("GRD003", "share") or not is_new or not is_long:
         return None
