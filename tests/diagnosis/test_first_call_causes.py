@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pellucid.diagnosis import Reading, diagnose
-from pellucid.vitals import Mark
+from pellucid.vitals import Mark, MarkName
 from support.courses import GUESSING, UNIGRAM, but, flat, healthy
 
 
@@ -153,6 +153,22 @@ def test_batches_that_come_in_turn_are_all_the_data() -> None:
     assert finding.code == "DAT021"
     some = replace(mark, values=[1.0, 0.875, 1.0, 1.0])
     assert diagnose(replace(healthy(), marks={"known_rows": some})) == []
+    # each batch twice in a row: half of those that were looked at were new
+    twice = replace(mark, n_seeable=9)
+    assert diagnose(replace(healthy(), marks={"known_rows": twice})) == []
+
+
+@pytest.mark.parametrize(("optimiser", "codes"), [("LBFGS", []), ("AdamW", ["LOS007"])])
+def test_an_optimiser_that_asks_for_a_loss_again_has_no_parts(
+    optimiser: str, codes: list[str]
+) -> None:
+    course = healthy()
+    marks: dict[MarkName, Mark] = {
+        name: Mark(n_seen=9, n_seeable=9, first=1, values=[value] * 9, steps=[*range(1, 10)])
+        for name, value in (("parts", 3.0), ("outputs", 5.9))
+    }
+    facts = replace(course.facts, optimiser=optimiser)
+    assert [f.code for f in diagnose(replace(course, marks=marks, facts=facts))] == codes
 
 
 def test_a_norm_that_brings_a_small_embedding_to_size_is_a_note() -> None:

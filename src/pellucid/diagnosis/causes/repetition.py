@@ -138,6 +138,8 @@ def _cycle(view: HistoryView, mark: Mark) -> Candidate | None:
     latest = mark.values[-max(int(limit("DAT021", "turns")), period) :]
     is_whole = all(value >= 1 and value == round(value) for value in latest)
     is_in_turn = mark.n_seen >= limit("DAT021", "turns") and mark.n_seen >= period > 1
+    # where each batch is used twice in a row, every second one is new
+    is_in_turn = is_in_turn and mark.n_seen >= mark.n_seeable - period
     times = view.updates / max(1, period)
     if not (is_whole and is_in_turn) or times < limit("DAT021", "times"):
         return None

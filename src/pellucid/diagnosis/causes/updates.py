@@ -240,6 +240,8 @@ def parts_not_divided(view: HistoryView) -> Candidate | None:
         return None  # the parts do not add up
     if view.facts.on_preferences or view.facts.on_rewards:
         return None  # a sum over tokens, and a second term, weigh more
+    if view.facts.optimiser == "LBFGS":
+        return None  # it asks for the same loss several times in a step
     if n < 2 or not is_of_tokens or not most < outputs.value <= most * n:
         return None
     return suspect("LOS007/parts", total=outputs.value, parts=n, step=outputs.first)
