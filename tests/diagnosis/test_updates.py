@@ -529,3 +529,13 @@ def test_a_schedule_within_updates_is_why_its_rate_ends_early() -> None:
     named = [f.code for f in diagnose(replace(course, marks={"rates": mark}))]
     assert named[0] == "UPD004"
     assert "OPT013" not in named
+
+
+@pytest.mark.parametrize(("last", "code"), [(12, "UPD004"), (60, "OPT013")])
+def test_updates_after_the_end_of_a_schedule_do_not_count_against_it(last: int, code: str) -> None:
+    mark = Mark()
+    for step in range(1, 101):
+        mark.add(step, 8.0, shows=step <= 12)
+    rates = tuple((step, 1e-3 if step <= last else 0.0) for step in range(1, 201))
+    findings = diagnose(replace(healthy(), rates=rates, marks={"rates": mark}))
+    assert findings[0].code == code

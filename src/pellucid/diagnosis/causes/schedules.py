@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
-from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect
+from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect, suspect_mark
 from pellucid.diagnosis.causes.history_view import HistoryView
+from pellucid.diagnosis.causes.updates import likelihood
 from pellucid.diagnosis.finding import limit
 
 #: Decimals of numbers in logs for people, and how few steps of the last one a rate then has.
@@ -104,7 +105,22 @@ def below_zero(view: HistoryView) -> Candidate | None:
     return None if first is None else suspect("LOS009/rate", rate=first[1], step=first[0])
 
 
+def stepped_within(view: HistoryView) -> Candidate | None:
+    """A schedule that steps within updates, as long as the rate still changes.
+
+    It comes to its end early, and from then on its steps change nothing.
+    """
+    mark, rates = view.history.marks.get("rates"), view.history.rates
+    if mark is None or mark.n_seen < limit("UPD003", "times"):
+        return None
+    last = max((step for step, rate in rates if rate != rates[-1][1]), default=mark.n_seeable)
+    if mark.n_seen < limit("UPD004", "share") * min(mark.n_seeable, last + 1):
+        return None
+    return suspect_mark("UPD004", mark, likelihood(mark))
+
+
 CAUSES: tuple[Cause, ...] = (
+    stepped_within,
     zero_rate,
     zero_start,
     faint_rate,

@@ -292,7 +292,6 @@ CAUSES: tuple[Cause, ...] = (
     swapped,
     no_movement,
     Sighting("NUM001/rounded", "rounded"),
-    Sighting("UPD004", "rates"),
     coupled_decay,
     at_rest,
     lost_moments,
