@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from pellucid.diagnosis import Facts, Finding, History, Reading, diagnose
-from pellucid.diagnosis.logs.statistics import without_rounded
 from pellucid.vitals import Mark
 
 COIN = math.log(2)
@@ -234,17 +233,14 @@ def test_a_loss_with_a_weight_does_not_count_ignored_places(
 
 
 @pytest.mark.parametrize(
-    ("rates", "losses", "n"),
-    [
-        ((0.0, 3e-4, 0.0), (2.1234, 1.9871, 1.5), 1),  # 4 decimals: 0 may be 0.00004
-        ((0.0, 3e-4, 0.0), (2.1234567, 1.98, 1.5), 3),
-        ((0.0, 3.5e-5, 0.0), (2.1234, 1.9871, 1.5), 3),
-        ((0.0, 0.01, 0.0), (2.1234, 1.9871, 1.5), 3),
-        ((0.0, 0.0, 0.0), (2.12, 1.98, 1.5), 0),
-        ((0.0, 0.0, 0.0), (), 3),
-    ],
+    ("optimiser", "losses", "severity"),
+    [("SGD", [0.7] * 60, "warn"), ("AdamW", [0.7] * 60, "note"), ("SGD", None, "note")],
 )
-def test_rates_that_a_console_rounds_to_0_are_unknown(
-    rates: tuple[float, ...], losses: tuple[float, ...], n: int
+def test_a_loss_that_is_divided_makes_steps_of_plain_descent_shorter(
+    optimiser: str, losses: list[float] | None, severity: str
 ) -> None:
-    assert len(without_rounded(points(rates), points(losses))) == n
+    losses = losses or [0.75 * math.exp(-i / 20) for i in range(60)]
+    signs = {"loss.probe": 6.0, "targets.single": 1.0, "targets.weight": 0.12}
+    signs |= {"targets.counted": 1.0}
+    training = history(None, losses, signs=signs, pretrained=None, optimiser=optimiser)
+    assert [f.severity for f in diagnose(training) if f.code == "LOS007"] == [severity]

@@ -72,6 +72,7 @@ from pellucid.diagnosis.logs.parsers import rows_in
         ),
         ("    optim/total_grad_norm=0.5 loss=2", {"total_grad_norm": 0.5, "loss": 2}),
         ("10: loss=2.5", {"step": 10, "loss": 2.5}),
+        ("step 3 | loss 2.5000 | lr 0.0", {"step": 3, "loss": 2.5, "lr": 0.0}),
         ("loss=4.5, nll_loss=4, ppl=16.05, num_updates=9", {"loss": 3.11916, "step": 9}),
         ("loss=4.5, nll_loss=4, ppl=54.60, num_updates=9", {"loss": 4.5, "step": 9}),
         ("loss=4.5, nll_loss=0, ppl=1.00, num_updates=9", {"loss": 4.5, "step": 9}),
@@ -190,3 +191,8 @@ def test_numbers_in_front_of_lines_are_ranks_only_if_they_come_again(tmp_path: P
     lines = [f"{rank}: loss={9 - row / 10 + rank}" for row in range(30) for rank in range(3)]
     file.write_text("\n".join(lines), encoding="utf-8")
     assert history_of_log(file).losses[-1] == (30, pytest.approx(6.1))
+
+
+def test_a_rate_that_a_console_rounds_to_0_is_unknown() -> None:
+    (row,) = rows_in("step 3 | loss 2.5000 | lr 0.0000")
+    assert row == {"step": 3.0, "loss": 2.5}

@@ -195,10 +195,10 @@ def diluted(view: HistoryView) -> Candidate | None:
     ratio, nats = _reported_ratio(view), view.first("targets.nats")
     if ratio is None and nats is not None and nats > limit("LOS013", "known") and view.start:
         ratio = view.start / nats  # a loss of logits: the model knows no labels
-    if ratio is None or not 0.02 < ratio < 0.8:
+    single, weight = view.first("targets.single"), view.first("targets.weight")
+    if ratio is None or not 0 < ratio < 0.8:
         return None
     # if the gradient is known, it names one target at each place, and weighs it by as much less
-    single, weight = view.first("targets.single"), view.first("targets.weight")
     parts, paid_share = view.history.marks.get("parts"), view.first("targets.counted")
     if single is not None and single < limit("LOS010", "single"):
         return None
@@ -208,8 +208,11 @@ def diluted(view: HistoryView) -> Candidate | None:
             return None
     # a loss with a weight, or divided by an update's number of parts, counts no ignored places
     if paid_share is not None and abs(paid_share / ratio - 1) > limit("LOS010", "weight"):
-        return None
-    return suspect("LOS010/history", ratio=ratio, step=1)
+        if weight is None or (parts is not None and parts.value > 1):
+            return None
+        is_short = view.facts.optimiser == "SGD" and not view.goes_well  # Adam's steps are not
+        return suspect("LOS007/divided", ratio=ratio, severity="warn" if is_short else "note")
+    return suspect("LOS010/history", ratio=ratio, step=1) if ratio > 0.02 else None
 
 
 def other_terms(view: HistoryView) -> Candidate | None:

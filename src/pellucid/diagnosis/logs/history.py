@@ -27,7 +27,6 @@ from pellucid.diagnosis.logs.huggingface import (
     rows_of_state,
 )
 from pellucid.diagnosis.logs.parsers import Row, rows_in
-from pellucid.diagnosis.logs.statistics import without_rounded
 from pellucid.diagnosis.logs.tensorboard import (
     Scalars,
     folders_within,
@@ -85,8 +84,7 @@ def history_of_log(path: str | Path, *, vocab_size: int | None = None) -> Histor
         raise PellucidError(f"{file}: {_describe_unknown(list(columns))}; {_EXPECTED}")
     series = {kind: _in_order(columns[name]) for kind, name in names.items()}
     points = {kind: curve.points for kind, curve in series.items()}
-    points["rate"] = without_rounded(points.get("rate", ()), points.get("loss", ()))
-    rates = _finite(points["rate"])
+    rates = _finite(points.get("rate", ()))
     if vocab_size is not None:
         facts = replace(facts, vocab_size=vocab_size)
     facts = of_objective(facts, columns)
@@ -97,7 +95,7 @@ def history_of_log(path: str | Path, *, vocab_size: int | None = None) -> Histor
         loss=points.get("loss", ()),
         held_out=points.get("held_out", ()),
         grad_norm=points.get("grad_norm", ()),
-        rate=points["rate"],
+        rate=points.get("rate", ()),
         epochs=_in_order(epochs[0]).points if epochs else (),
         resumed=series["loss"].resumed if "loss" in series else (),
         facts=facts,

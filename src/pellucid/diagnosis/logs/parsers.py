@@ -33,6 +33,8 @@ _TWO_LOSSES = re.compile(r"\bloss train: *([^,\s]+), *val: *", re.IGNORECASE)
 _TOTAL = re.compile(r"\bloss/(train|eval)/total\b", re.IGNORECASE)
 #: fairseq writes losses in bits, and two to their power as the perplexity.
 _BITS = re.compile(rf"\bnll_loss\W+({_NUMBER})\W.*?\bppl\W+({_NUMBER})", re.IGNORECASE)
+#: A rate of less than a few decimals hold.
+_ROUNDED = re.compile(r"0\.0{3,5}")
 #: The number of an update in front of a line without a name for it, such as `10: loss=2.5`.
 _FIRST_NUMBER = re.compile(r"^\s*(\d+)\s*[:|]\s")
 #: Quotation marks that a page put in place of straight ones.
@@ -263,7 +265,8 @@ def _read_line(line: str) -> Row:
     for match in _NAME_AND_NUMBER.finditer(line):
         word_before = (match["before"] or "").lower()
         name, value = plain(match["name"]).replace("/", "_"), float(match["value"])
-        if word_before in _UNWANTED:
+        is_rate = name.startswith(("lr", "learning"))
+        if word_before in _UNWANTED or (is_rate and _ROUNDED.fullmatch(match["value"])):
             continue
         is_spare = re.fullmatch("|".join(_SPARES), name) is not None
         if name in ("ppl", "perplexity"):

@@ -10,9 +10,6 @@ from itertools import pairwise
 
 from pellucid.diagnosis.history.history import Facts, Points
 
-#: Decimals that a console may print, and so many units of the last one are exact enough.
-_DECIMALS, _FINE = range(2, 7), 50
-
 
 @dataclass(frozen=True, slots=True)
 class Log:
@@ -70,27 +67,6 @@ class Log:
 def values(points: Points) -> list[float]:
     """The finite values of a curve, without their steps."""
     return [value for _, value in points if math.isfinite(value)]
-
-
-def without_rounded(rates: Points, losses: Points) -> Points:
-    """The rates without zeros that may be small numbers: a console prints so few decimals of all.
-
-    If losses have k decimals, and no rate has more, rates below half of 10^-k are printed as 0.
-
-    Args:
-        rates: the curve of the rate.
-        losses: the curve of the loss.
-    """
-    numbers, rate_values = values(losses), values(rates)
-    unit = next((10.0**-k for k in _DECIMALS if _are_multiples(numbers, 10.0**-k)), None)
-    if unit is None or not numbers or not _are_multiples(rate_values, unit):
-        return rates
-    is_coarse = max(rate_values, default=0.0) < _FINE * unit
-    return tuple(point for point in rates if point[1] != 0) if is_coarse else rates
-
-
-def _are_multiples(numbers: Sequence[float], unit: float) -> bool:
-    return all(math.isclose(x, round(x / unit) * unit, abs_tol=1e-9 * unit) for x in numbers)
 
 
 def ends(points: Points, share: float = 0.2, least: int = 3) -> tuple[float, float]:
