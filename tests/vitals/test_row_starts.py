@@ -75,10 +75,10 @@ def test_starts_are_compared(
     run = Run()
     run.train(trained, 4)
     run.evaluate(evaluated)
-    other = run.starts.compare({BOS})
-    assert (None if other is None else other.token) == token
-    if other is not None:
-        assert other[:2] == (3 * ROWS, ROWS)  # calls 1, 2 and 4
+    difference = run.starts.compare({BOS})
+    assert (None if difference is None else difference.token) == token
+    if difference is not None:
+        assert difference[:2] == (3 * ROWS, ROWS)  # calls 1, 2 and 4
 
 
 def test_few_calls_and_rows_say_nothing() -> None:

@@ -108,9 +108,9 @@ def test_answers_that_stand_in_their_prompts_are_counted() -> None:
     draws, answers = random.Random(3), PromptAnswers()
     for at in range(16):
         rows = [draws.choices(range(10, 900), k=10) for _ in range(8)]
-        other = [draws.choices(range(10, 900), k=10) for _ in range(8)]
+        foreign_rows = [draws.choices(range(10, 900), k=10) for _ in range(8)]
         prompts = [
-            [7, 7, *(a if at < 12 else b), 8, 8, 8] for a, b in zip(rows, other, strict=True)
+            [7, 7, *(a if at < 12 else b), 8, 8, 8] for a, b in zip(rows, foreign_rows, strict=True)
         ]
         ids = torch.tensor([p + a for p, a in zip(prompts, rows, strict=True)])
         answers.add(ids, torch.where(torch.arange(ids.shape[1]) < 15, IGNORED, ids))

@@ -66,16 +66,17 @@ def score_scale(view: HistoryView) -> Candidate | None:
     if scale is None or 1 / factor <= scale <= factor or not view.readings("attention.max_logit"):
         return None
     score = view.last("attention.max_logit")
+    is_narrow = (view.first("attention.entropy") or 1.0) < limit("INI004", "entropy")
+    is_large = (score or 0.0) > limit("ATT007", "score")
     # attention that is narrow or large says that scores are not too small, whatever their scale
-    is_narrow = scale > 1 and (view.first("attention.entropy") or 1.0) < limit("INI004", "entropy")
-    is_large = scale > 1 and (score or 0.0) > limit("ATT007", "score")
+    is_shown = scale > 1 and (is_narrow or (is_large and not view.goes_well))
     return suspect(
         "ARC006",
         code="ARC006" if scale > 1 else "ARC007",
         scale=scale,
         score=score,
         step=0,
-        severity=None if is_narrow or (is_large and not view.goes_well) else "note",
+        severity=None if is_shown else "note",
     )
 
 

@@ -38,14 +38,12 @@ def opposite_rewards(view: HistoryView) -> tuple[float, float] | None:
 
     The policy is its reference then: log P of one answer less that of the other is left.
     """
-    chosen, rejected = (
-        view.history.measures.get(kind, ()) for kind in ("chosen_reward", "rejected_reward")
-    )
-    if not chosen or not rejected or chosen[0][0] > 1 or rejected[0][0] > 1:
+    columns = [view.history.measures.get(kind, ()) for kind in ("chosen_reward", "rejected_reward")]
+    if any(not points or points[0][0] > 1 for points in columns):
         return None
-    reward, other = chosen[0][1], rejected[0][1]
-    is_opposite = abs(reward + other) < limit("REF001", "opposite") * abs(reward)
-    return (reward, other) if is_opposite and abs(reward) > limit("REF001", "crossed") else None
+    chosen, rejected = (points[0][1] for points in columns)
+    is_opposite = abs(chosen + rejected) < limit("REF001", "opposite") * abs(chosen)
+    return (chosen, rejected) if is_opposite and abs(chosen) > limit("REF001", "crossed") else None
 
 
 def crossed_sides(view: HistoryView) -> Candidate | None:
@@ -56,7 +54,7 @@ def crossed_sides(view: HistoryView) -> Candidate | None:
     first = view.first("answers.first")
     is_policy = first is not None and first <= 1 - limit("PRF004", "stranger")
     key = "PRF004/crossed" if is_policy else "REF001/crossed"
-    return suspect(key, reward=rewards[0], other=rewards[1], step=0)
+    return suspect(key, chosen=rewards[0], rejected=rewards[1], step=0)
 
 
 def crossed_pairs(view: HistoryView) -> Candidate | None:

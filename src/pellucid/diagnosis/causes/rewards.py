@@ -256,16 +256,6 @@ def entropy_collapse(view: HistoryView) -> Candidate | None:
     return None
 
 
-def stale_log_ps(view: HistoryView) -> Candidate | None:
-    """Ratios of new to old probabilities that are clipped, or far from 1."""
-    clipped, ratio = view.late("clipped"), view.late("ratio")
-    if clipped is not None and clipped >= limit("RLH009", "clipped"):
-        return suspect("RLH009", clipped=clipped, severity=_severity_if_it_learns(view))
-    if ratio is None or (ratio > 0 and abs(math.log(ratio)) < math.log(limit("RLH009", "ratio"))):
-        return None
-    return suspect("RLH009/ratio", ratio=ratio)
-
-
 def length_runs_away(view: HistoryView) -> Candidate | None:
     """Answers that became many times longer or shorter, for no more reward."""
     lengths, rewards = (view.history.measures.get(kind, ()) for kind in ("length", "reward"))
@@ -278,6 +268,16 @@ def length_runs_away(view: HistoryView) -> Candidate | None:
     if max(end / start, start / end) < times:
         return None
     return suspect("RLH008", start=start, end=end, ratio=end / start, old=old, new=new)
+
+
+def stale_log_ps(view: HistoryView) -> Candidate | None:
+    """Ratios of new to old probabilities that are clipped, or far from 1."""
+    clipped, ratio = view.late("clipped"), view.late("ratio")
+    if clipped is not None and clipped >= limit("RLH009", "clipped"):
+        return suspect("RLH009", clipped=clipped, severity=_severity_if_it_learns(view))
+    if ratio is None or (ratio > 0 and abs(math.log(ratio)) < math.log(limit("RLH009", "ratio"))):
+        return None
+    return suspect("RLH009/ratio", ratio=ratio)
 
 
 CAUSES: tuple[Cause, ...] = (

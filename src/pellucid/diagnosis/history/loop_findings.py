@@ -50,7 +50,7 @@ def examine_loop(
         step = watch.updates
         findings.append(describe("OPT017/silent", calls=calls, most=most_calls, step=step))
     findings += _compare_prompts(watched)
-    findings += _look_for_ends(watched) + _look_for_copies(watched)
+    findings += _look_at_answers(watched)
     findings += _compare_starts(watched)
     if declared.tied is not False and _is_untied(model):
         findings.append(describe("TIE001", n=2, equal=""))
@@ -69,33 +69,28 @@ def _compare_prompts(watched: WatchState) -> list[Finding]:
     return [describe("LOS003/prompts", share=share, n=matches.n_answers, own=matches.own_match)]
 
 
-def _look_for_copies(watched: WatchState) -> list[Finding]:
-    """Many answers that stand in their own prompt."""
+def _look_at_answers(watched: WatchState) -> list[Finding]:
+    """Many answers behind prompts that no token closes, or that stand in their own prompt."""
     answers = watched.prompt_answers
-    share = None if answers is None else answers.share_copied()
-    if share is None or share <= limit("DAT032", "many"):
+    if answers is None:
         return []
-    return [describe("DAT032", value=share)]
-
-
-def _look_for_ends(watched: WatchState) -> list[Finding]:
-    """Many answers behind prompts that stop, and no token closes them."""
-    answers = watched.prompt_answers
     ends = end_ids(watched.anatomy.model)
-    share = None if answers is None else answers.share_without_end(ends)
-    if share is not None and share > limit("DAT019", "many"):
-        return [describe("DAT019/all", value=share)]
-    share = None if answers is None else answers.share_cut_off(ends)
-    if share is None or share <= limit("DAT019", "cut"):
-        return []
-    return [describe("DAT019/cut", value=share)]
+    unclosed = _describe_above("DAT019/all", "many", answers.share_without_end(ends))
+    unclosed = unclosed or _describe_above("DAT019/cut", "cut", answers.share_cut_off(ends))
+    return unclosed + _describe_above("DAT032", "many", answers.share_copied())
+
+
+def _describe_above(key: str, limit_name: str, share: float | None) -> list[Finding]:
+    """The finding of a share that is known and above its limit."""
+    is_above = share is not None and share > limit(key.partition("/")[0], limit_name)
+    return [describe(key, value=share)] if is_above else []
 
 
 def _compare_starts(watched: WatchState) -> list[Finding]:
     """Rows of evaluation that begin in another form than those of training."""
     special = start_ids(watched.anatomy.model)
-    other = None if watched.row_starts is None else watched.row_starts.compare(special)
-    return [] if other is None else [describe("DAT036", **other._asdict())]
+    starts = None if watched.row_starts is None else watched.row_starts.compare(special)
+    return [] if starts is None else [describe("DAT036", **starts._asdict())]
 
 
 def _is_untied(model: Any) -> bool:

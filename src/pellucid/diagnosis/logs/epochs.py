@@ -1,4 +1,4 @@
-"""Updates that a log counts anew in each epoch, rows_with_steps through the whole training.
+"""Updates that a log counts anew in each epoch, counted through the whole training.
 
 Must not know: how a log is read, or what its numbers say.
 """
@@ -57,8 +57,8 @@ def _is_an_epoch(rows: Sequence[Row], counter: str, place: int) -> bool:
     if rows[place][counter] > rows[0][counter] or not (start and before_losses and after_losses):
         return False
     from_start, from_before = (
-        abs(statistics.mean(after_losses) - statistics.mean(other))
-        for other in (start, before_losses)
+        abs(statistics.mean(after_losses) - statistics.mean(losses))
+        for losses in (start, before_losses)
     )
     return from_before < from_start / 2
 

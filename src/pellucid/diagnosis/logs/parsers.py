@@ -33,7 +33,7 @@ _TWO_LOSSES = re.compile(r"\bloss train: *([^,\s]+), *val: *", re.IGNORECASE)
 _TOTAL = re.compile(r"\bloss/(train|eval)/total\b", re.IGNORECASE)
 #: fairseq writes losses in bits, and two to their power as the perplexity.
 _BITS = re.compile(rf"\bnll_loss\W+({_NUMBER})\W.*?\bppl\W+({_NUMBER})", re.IGNORECASE)
-#: A rate of less than a few decimals hold.
+#: A rate that is 0, or less than so few decimals show.
 _ROUNDED = re.compile(r"0\.0{3,5}")
 #: The number of an update in front of a line without a name for it, such as `10: loss=2.5`.
 _FIRST_NUMBER = re.compile(r"^\s*(\d+)\s*[:|]\s")
@@ -216,12 +216,9 @@ def _of_one_rank(lines: Sequence[str]) -> list[str]:
     """The lines of the first rank that wrote numbers, and those without a rank."""
     ranks = [match and next(filter(None, match.groups())) for match in map(_RANK.match, lines)]
     own_ranks = [rank for rank in ranks if rank]
-    if (
-        len(own_ranks) > 2
-        and len(set(own_ranks)) == len(own_ranks)
-        and all(map(str.isdigit, own_ranks))
-    ):
-        return list(lines)  # each number comes once: these are updates
+    is_once = len(own_ranks) > 2 and len(set(own_ranks)) == len(own_ranks)
+    if is_once and all(map(str.isdigit, own_ranks)):
+        return list(lines)  # these are updates
     logged = (rank for rank, line in zip(ranks, lines, strict=True) if rank and _read_line(line))
     first = min(logged, key=lambda rank: [int(part) for part in rank.split(".")], default=None)
     return [line for rank, line in zip(ranks, lines, strict=True) if rank in (None, first)]

@@ -85,8 +85,7 @@ class PromptAnswers:
 
     def share_copied(self) -> float | None:
         """The share of long answers that stand in their prompt; None of too few."""
-        runs = [run for ids, labels in self._calls for run in _runs(ids, labels)]
-        long_runs = [run for run in runs if run.is_first and len(run.answer) >= _SHORTEST]
+        long_runs = [run for run in self._runs() if run.is_first and len(run.answer) >= _SHORTEST]
         if len(long_runs) < _FEWEST:
             return None
         return fmean(is_copied(run.prompt, run.answer) for run in long_runs)
@@ -104,8 +103,7 @@ class PromptAnswers:
         n = sum(len(ids) for ids, _ in self._calls)
         if len(widths) != 1 or n < _FEWEST or not ends:
             return None
-        runs = [run for ids, labels in self._calls for run in _runs(ids, labels)]
-        cut_runs = [run for run in runs if not run.is_inside and run.answer[-1] not in ends]
+        cut_runs = [run for run in self._runs() if not run.is_inside and run.answer[-1] not in ends]
         starts = {run.first for run in cut_runs if run.is_first}
         n_cut = sum(run.is_first for run in cut_runs)
         return n_cut / n if len(starts) >= _LENGTHS else 0.0
@@ -119,7 +117,11 @@ class PromptAnswers:
         Args:
             ends: The tokens that end a text; without any, nothing is known.
         """
-        runs = [run for ids, labels in self._calls for run in _stopping(ids, labels, ends)]
+        runs = [
+            run
+            for run in self._runs()
+            if len(run.answer) >= _SHORTEST and run.is_inside and run.following not in ends
+        ]
         answers = [run.answer for run in runs]
         if len(answers) < _FEWEST or not ends:
             return None
@@ -134,6 +136,11 @@ class PromptAnswers:
         )
         n_open = sum(not {*ends} & {*answer[-_LAST:]} for answer in answers)
         return 0.0 if is_closed else n_open / len(answers)
+
+    def _runs(self) -> Iterator[_Run]:
+        """The answers of all calls."""
+        for ids, labels in self._calls:
+            yield from _runs(ids, labels)
 
     def measure(self) -> Matches | None:
         """How the answers match; None if the rows are too few, or have no prompts."""
@@ -194,13 +201,6 @@ def _runs(ids: Tensor, labels: Tensor) -> Iterator[_Run]:
                     prompt=row[:first],
                 )
             previous = end
-
-
-def _stopping(ids: Tensor, labels: Tensor, ends: Collection[int]) -> Iterator[_Run]:
-    """The long answers behind a prompt that stop within their row, before something else."""
-    for run in _runs(ids, labels):
-        if len(run.answer) >= _SHORTEST and run.is_inside and run.following not in ends:
-            yield run
 
 
 def match(rows: Sequence[tuple[tuple[int, ...], tuple[int, ...]]]) -> Matches | None:

@@ -36,7 +36,8 @@ class Witnesses:
             first = self.places.get(optimiser, range(place, place)).start
             self.places[optimiser] = range(first, place + 1)
         self.optimisers = [optimiser for optimiser, _, _ in pairs]
-        self._views: dict[int, tuple[int, Tensor]] = {}
+        self._views: list[Tensor] = [*self.parameters]
+        self._addresses: list[int | None] = [None] * len(pairs)
 
     @property
     def are_frozen(self) -> bool:
@@ -50,11 +51,11 @@ class Witnesses:
     def weight(self, place: int) -> Tensor:
         """The numbers of one witness now, as a view."""
         parameter = self.parameters[place]
-        address, view = self._views.get(place, (None, parameter))
-        if address != parameter.data_ptr():  # a loop may give a parameter other memory
-            view = numbers_of(parameter.detach(), self.sizes[place])
-            self._views[place] = parameter.data_ptr(), view
-        return view
+        address = parameter.data_ptr()
+        if self._addresses[place] != address:  # a loop may give a parameter other memory
+            self._views[place] = numbers_of(parameter.detach(), self.sizes[place])
+            self._addresses[place] = address
+        return self._views[place]
 
     def gradients(self, places: range) -> list[Tensor | None]:
         """The numbers of the gradient of each witness; None if it has no gradient."""

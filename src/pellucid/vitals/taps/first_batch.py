@@ -51,7 +51,7 @@ class FirstBatch:
         self._model = unwrap(model)
         self._decodes = decodes(self._model)
         self.labels: Tensor | None = None
-        #: those in the model's outputs since the last update
+        #: the losses in the model's outputs since the last update
         self.losses: deque[Tensor] = deque(maxlen=MAX_LOSSES)
         #: whether losses in outputs are kept, and whether any outputs came since the last update
         self.reads_losses, self.has_run = True, False
