@@ -39,7 +39,8 @@ from benchmarks.quality.page import table
 from benchmarks.quality.tuning import chosen, one_training, tune
 
 RESULTS = Path(__file__).parent.parent / "results"
-#: The race of GPT-2 that has no seconds in the name of its results.
+#: The race of GPT-2 that has no preset and no seconds in the name of its results.
+PRESET = "small"
 SECONDS = 100.0
 
 
@@ -65,8 +66,9 @@ def runs(
     if arguments.nanogpt is not None:
         yield "quality-nanogpt", lambda: against_nanogpt(arguments, scratch)
     if arguments.train is not None:
-        own_name = "" if arguments.seconds == SECONDS else f"-{arguments.seconds:g}s"
-        yield f"quality-gpt2{own_name}", lambda: against_gpt2(arguments, scratch)
+        shape = "" if arguments.preset == PRESET else f"-{arguments.preset}"
+        length = "" if arguments.seconds == SECONDS else f"-{arguments.seconds:g}s"
+        yield f"quality-gpt2{shape}{length}", lambda: against_gpt2(arguments, scratch)
 
 
 def flags() -> argparse.ArgumentParser:
@@ -80,7 +82,7 @@ def flags() -> argparse.ArgumentParser:
     parser.add_argument("--train", type=Path, help="a text for the race against GPT-2")
     parser.add_argument("--held-out", type=Path, help="what is measured in that race")
     parser.add_argument("--tune", action="store_true", help="pick GPT-2's rate and batch size")
-    parser.add_argument("--preset", default="small", help="of the race against GPT-2")
+    parser.add_argument("--preset", default=PRESET, help="of the race against GPT-2")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="of GPT-2's training")
     parser.add_argument("--shares", type=float, nargs="+", default=[0.2, 1], help="of their time")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5], help="of ours")
