@@ -31,10 +31,10 @@ from typing import Any
 from benchmarks.attention_page import draw, tables
 from benchmarks.attention_tasks import KINDS
 from benchmarks.machine import machine
-from benchmarks.workers import say
+from benchmarks.workers import print_progress
 
-HERE = Path(__file__).parent
-PAGE = HERE.parent / "docs" / "attention.md"
+FOLDER = Path(__file__).parent
+PAGE = FOLDER.parent / "docs" / "attention.md"
 #: So that workers end at about the same time.
 SLOWEST_FIRST = ("memory", "frozen", "linear", "window", "softmax")
 
@@ -55,18 +55,18 @@ def main() -> None:
         write_page(json.loads(arguments.page.read_text(encoding="utf-8")))
         return
     results = measure(arguments)
-    folder = HERE / "results"
+    folder = FOLDER / "results"
     folder.mkdir(exist_ok=True)
     file = folder / f"attention-{results['date']}.json"
     file.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    say(f"wrote {file}")
+    print_progress(f"wrote {file}")
     write_page(results)
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     """Losses and recall, which do not depend on the machine; then times, one after the other."""
     seeds = arguments.seeds
-    once = partial(run_once, arguments.keep)
+    run_kept = partial(run_once, arguments.keep)
     results: dict[str, Any] = {
         "date": time.strftime("%Y-%m-%d"),
         "machine": machine() | {"system": platform.system()},
@@ -82,13 +82,13 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         for kind in sorted(KINDS, key=SLOWEST_FIRST.index)
     ]
     with ThreadPoolExecutor(arguments.workers) as pool:
-        for task, result in zip(trained, pool.map(once, trained), strict=True):
+        for task, result in zip(trained, pool.map(run_kept, trained), strict=True):
             results[task["task"]][task["kind"]] = result
     for length in arguments.lengths:
         for kind in KINDS:
-            wanted = {"task": "step", "kind": kind, "length": length}
-            wanted |= {"tokens": arguments.tokens, "repetitions": arguments.repetitions}
-            results["steps"].append({"kind": kind, "length": length, **once(wanted)})
+            step_task = {"task": "step", "kind": kind, "length": length}
+            step_task |= {"tokens": arguments.tokens, "repetitions": arguments.repetitions}
+            results["steps"].append({"kind": kind, "length": length, **run_kept(step_task)})
     return results
 
 
@@ -106,17 +106,17 @@ def run_once(keep: Path | None, task: dict[str, Any]) -> Any:
 
 def run(task: dict[str, Any]) -> Any:
     """What a process of its own measured."""
-    say(json.dumps(task))
-    done = subprocess.run(
+    print_progress(json.dumps(task))
+    process = subprocess.run(
         [sys.executable, "-m", "benchmarks.attention_tasks", json.dumps(task)],
         capture_output=True,
         text=True,
         check=False,
-        cwd=HERE.parent,
+        cwd=FOLDER.parent,
     )
-    if done.returncode:
-        raise SystemExit(f"{task} failed:\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
-    return json.loads(done.stdout.splitlines()[-1])
+    if process.returncode:
+        raise SystemExit(f"{task} failed:\n{process.stdout[-2000:]}{process.stderr[-4000:]}")
+    return json.loads(process.stdout.splitlines()[-1])
 
 
 def write_page(results: dict[str, Any]) -> None:
@@ -128,10 +128,10 @@ def write_page(results: dict[str, Any]) -> None:
     text = PAGE.read_text(encoding="utf-8")
     for name, table in tables(results).items():
         mark = rf"(<!-- {name} -->\n).*?(\n<!-- end -->)"
-        text, found = re.subn(mark, lambda m, t=table: m[1] + t + m[2], text, flags=re.S)
-        assert found == 1, name
+        text, n_replaced = re.subn(mark, lambda m, t=table: m[1] + t + m[2], text, flags=re.S)
+        assert n_replaced == 1, name
     PAGE.write_text(text, encoding="utf-8")
-    say(f"wrote {PAGE}")
+    print_progress(f"wrote {PAGE}")
 
 
 if __name__ == "__main__":

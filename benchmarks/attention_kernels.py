@@ -77,21 +77,21 @@ def measured(shape: Shape, dtype: torch.dtype, repeats: int) -> dict[str, Any]:
     """Quartiles of the milliseconds of both ways with each kernel."""
     generator = torch.Generator().manual_seed(0)
 
-    def drawn() -> Tensor:
+    def draw_heads() -> Tensor:
         # heads side by side in a row, as projections leave them
         rows, heads, length, d_head = shape
         wide = torch.randn(rows, length, heads, d_head, generator=generator)
         return wide.to(dtype).transpose(1, 2).requires_grad_()
 
-    q, k, v, arriving = drawn(), drawn(), drawn(), drawn().detach()
+    q, k, v, output_gradient = draw_heads(), draw_heads(), draw_heads(), draw_heads().detach()
     view = look(shape.length, q.device, causal=True)
 
-    def both_ways(scoring: Scoring) -> object:
-        made = gather(q, KeysAndValues(k, v), scoring, NoPositions(), view)
-        return torch.autograd.grad(made, (q, k, v), arriving)
+    def forward_and_backward(scoring: Scoring) -> object:
+        mixed = gather(q, KeysAndValues(k, v), scoring, NoPositions(), view)
+        return torch.autograd.grad(mixed, (q, k, v), output_gradient)
 
     calls: dict[str, Callable[[], object]] = {
-        name: partial(both_ways, Scoring(shape.d_head**-0.5, fused=name == "fused"))
+        name: partial(forward_and_backward, Scoring(shape.d_head**-0.5, fused=name == "fused"))
         for name in ("fused", "products")
     }
     return {
@@ -110,7 +110,7 @@ def table(results: dict[str, Any]) -> str:
     ]
     for row in results["rows"]:
         fused, products = (row["milliseconds"][name][1] for name in ("fused", "products"))
-        shape = " x ".join(str(each) for each in row["shape"].values())
+        shape = " x ".join(str(size) for size in row["shape"].values())
         lines.append(
             f"| {row['dtype']} | {shape} | {fused:.2f} | {products:.2f} | {fused / products:.2f} |"
         )

@@ -26,14 +26,16 @@ LENGTHS = tuple(float(2**p) for p in range(6, 15))
 
 def draw(results: dict[str, Any]) -> dict[str, str]:
     """Each plot by its name."""
-    told = [recalled(results, kind) for kind in KINDS]
-    drawn = {
+    recall_series = [recalled(results, kind) for kind in KINDS]
+    plots = {
         "recall": plot(
             "Recall at a distance",
             "tokens of filler between the pairs and the questions",
             "share of values told right",
-            told,
-            x=linear((p[0] for s in told for p in s.points), (0, 32, 64, 96, 128, 160, 192)),
+            recall_series,
+            x=linear(
+                (p[0] for s in recall_series for p in s.points), (0, 32, 64, 96, 128, 160, 192)
+            ),
             y=linear((0, 1), (0, 0.25, 0.5, 0.75, 1)),
         )
     }
@@ -49,9 +51,9 @@ def draw(results: dict[str, Any]) -> dict[str, str]:
         ("state", "What generation carries on", "kB for one text", "state_bytes", 1e-3),
     ):
         series = [against_length(results, kind, key, factor) for kind in KINDS]
-        values = [y for one in series for _, spread in one.points for y in spread]
-        lengths = [x for one in series for x, _ in one.points]
-        drawn[name] = plot(
+        values = [y for line in series for _, spread in line.points for y in spread]
+        lengths = [x for line in series for x, _ in line.points]
+        plots[name] = plot(
             title,
             "length of the text in tokens",
             up,
@@ -59,7 +61,7 @@ def draw(results: dict[str, Any]) -> dict[str, str]:
             x=logarithmic(lengths, LENGTHS),
             y=from_zero(values) if name == "peak" else logarithmic(values, POWERS),
         )
-    return drawn
+    return plots
 
 
 def recalled(results: dict[str, Any], kind: str) -> Series:
@@ -105,7 +107,7 @@ def recall_table(results: dict[str, Any]) -> str:
     rows["memory, frozen after training"] = ("memory", "right_when_frozen")
     for name, (kind, key) in rows.items():
         runs = results["recall"][kind]
-        cells = [between([run[key][d] for run in runs], 2) for d in distances]
+        cells = [format_range([run[key][d] for run in runs], 2) for d in distances]
         lines.append(f"| {name} | {runs[0]['parameters']:,} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -114,7 +116,7 @@ def language_table(results: dict[str, Any]) -> str:
     lines = ["| | parameters | held-out nats per token |", "|---|---|---|"]
     for kind in KINDS:
         runs = results["language"][kind]
-        loss = between([run["held_out_nats"] for run in runs], 3)
+        loss = format_range([run["held_out_nats"] for run in runs], 3)
         lines.append(f"| {NAMES[kind]} | {runs[0]['parameters']:,} | {loss} |")
     return "\n".join(lines)
 
@@ -124,31 +126,31 @@ def step_table(results: dict[str, Any]) -> str:
     head = " | ".join(f"{length:,}" for length in lengths)
     lines = [f"| | | {head} |", "|---|---|" + "---|" * len(lengths)]
     by_place = {(row["kind"], row["length"]): row for row in results["steps"]}
-    for what, key, factor, digits in (
+    for label, key, factor, digits in (
         ("tokens per second", "tokens_per_second", 1.0, 0),
         ("MB above the start", "peak_bytes_above_start", 1e-6, 0),
         ("kB of state", "state_bytes", 1e-3, 0),
     ):
         for kind in KINDS:
             cells = [f"{by_place[kind, length][key] * factor:,.{digits}f}" for length in lengths]
-            lines.append(f"| {what} | {NAMES[kind]} | {' | '.join(cells)} |")
+            lines.append(f"| {label} | {NAMES[kind]} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def between(values: Sequence[float], digits: int) -> str:
+def format_range(values: Sequence[float], digits: int) -> str:
     """The mean, and from where to where the seeds lie."""
     low, middle, high = spread(values)
     return f"{middle:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
 
 
 def machine_line(results: dict[str, Any]) -> str:
-    machine, given = results["machine"], results["arguments"]
+    machine, arguments = results["machine"], results["arguments"]
     loads = [row["load_before"] for row in results["steps"]]
     return (
         f"{results['date']}: {machine['cores']} cores ({machine['capability']}), "
         f"one thread, torch {machine['torch']}, Python {machine['python']}. "
         f"Load average before the timed steps: {min(loads):.1f} to {max(loads):.1f} (below 1 is "
-        f"quiet). Seeds {', '.join(str(seed) for seed in given['seeds'])}; "
-        f"{given['recall_steps']} updates for recall, {given['language_steps']} for text; "
-        f"{given['tokens']:,} tokens in a timed step, the median of {given['repetitions']}."
+        f"quiet). Seeds {', '.join(str(seed) for seed in arguments['seeds'])}; "
+        f"{arguments['recall_steps']} updates for recall, {arguments['language_steps']} for text; "
+        f"{arguments['tokens']:,} tokens in a timed step, the median of {arguments['repetitions']}."
     )

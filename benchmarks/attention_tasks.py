@@ -88,7 +88,7 @@ def attention_of(kind: str, size: dict[str, int]) -> config.Attention:
     )
 
 
-def described(
+def build_config(
     kind: str, size: dict[str, int], *, vocab_size: int, context_length: int, d_ff: int
 ) -> config.Transformer:
     return config.Transformer(
@@ -119,13 +119,13 @@ def equal_model(
 
     def build(kind: str, d_ff: int) -> Transformer:
         shape = {"vocab_size": vocab_size, "context_length": context_length, "d_ff": d_ff}
-        return assemble(described(kind, size, **shape), seed=seed)
+        return assemble(build_config(kind, size, **shape), seed=seed)
 
-    wanted = count(build("softmax", size["d_ff"]))
-    more = count(build(kind, size["d_ff"])) - wanted
-    d_ff = size["d_ff"] - round(more / (2 * 2 * size["d_model"]))
+    n_wanted = count(build("softmax", size["d_ff"]))
+    n_more = count(build(kind, size["d_ff"])) - n_wanted
+    d_ff = size["d_ff"] - round(n_more / (2 * 2 * size["d_model"]))
     model = build(kind, d_ff)
-    assert abs(count(model) / wanted - 1) < 0.01
+    assert abs(count(model) / n_wanted - 1) < 0.01
     return model
 
 
@@ -168,10 +168,10 @@ def pairs_and_questions(rows: int, distance: int, generator: torch.Generator) ->
     keys = torch.rand(rows, N_KEYS, generator=generator).argsort(1)[:, :N_PAIRS]
     values = torch.randint(N_KEYS, FILLER, (rows, N_PAIRS), generator=generator)
     order = torch.rand(rows, N_PAIRS, generator=generator).argsort(1)
-    told = torch.stack((keys, values), dim=2).flatten(1)
-    asked = torch.stack((keys.gather(1, order), values.gather(1, order)), dim=2).flatten(1)
-    between = torch.full((rows, distance), FILLER)
-    ids = torch.cat((told, between, asked), dim=1)
+    pairs = torch.stack((keys, values), dim=2).flatten(1)
+    questions = torch.stack((keys.gather(1, order), values.gather(1, order)), dim=2).flatten(1)
+    filler = torch.full((rows, distance), FILLER)
+    ids = torch.cat((pairs, filler, questions), dim=1)
     targets = torch.full_like(ids, IGNORED)
     targets[:, -2 * N_PAIRS :: 2] = ids[:, -2 * N_PAIRS + 1 :: 2]
     return TokenBatch(ids=ids, targets=targets, n_supervised=rows * N_PAIRS)
@@ -187,10 +187,10 @@ def questions(generator: torch.Generator) -> Iterator[TokenBatch]:
 def right(model: Transformer, distance: int, *, rows: int = 128) -> float:
     """The share of values told right; by chance 1 / N_VALUES, 1 / N_PAIRS for who knows the set."""
     batch = pairs_and_questions(rows, distance, torch.Generator().manual_seed(10_000 + distance))
-    asked = batch.targets != IGNORED
+    is_question = batch.targets != IGNORED
     with torch.no_grad():
         answers: Tensor = model(batch.ids).argmax(-1)
-    return float((answers == batch.targets)[asked].float().mean())
+    return float((answers == batch.targets)[is_question].float().mean())
 
 
 def recall(*, kind: str, seed: int, steps: int) -> dict[str, Any]:
@@ -199,8 +199,8 @@ def recall(*, kind: str, seed: int, steps: int) -> dict[str, Any]:
         kind, RECALL, vocab_size=FILLER + 1, context_length=RECALL_CONTEXT, seed=seed
     )
     loss = train(model, questions(torch.Generator().manual_seed(seed)), steps)
-    at = {str(distance): right(model, distance) for distance in DISTANCES}
-    result: dict[str, Any] = {"parameters": count(model), "loss_nats": loss, "right": at}
+    shares = {str(distance): right(model, distance) for distance in DISTANCES}
+    result: dict[str, Any] = {"parameters": count(model), "loss_nats": loss, "right": shares}
     if kind == "memory":  # the same trained weights, without learning at test time
         for block in model.decoder.blocks:
             block.attention.frozen = True
@@ -242,10 +242,10 @@ def step(*, kind: str, length: int, tokens: int, repetitions: int) -> dict[str, 
     seconds: list[float] = []
     clock: list[float] = []
     for _ in range(repetitions + 1):  # the first one warms up
-        started, at = time.process_time(), time.perf_counter()
+        started, clock_started = time.process_time(), time.perf_counter()
         train(model, iter([batch]), 1)
         seconds.append(time.process_time() - started)
-        clock.append(time.perf_counter() - at)
+        clock.append(time.perf_counter() - clock_started)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return {
         "tokens_per_second": tokens / median(seconds[1:]),
@@ -263,12 +263,12 @@ def state_bytes(model: Transformer, length: int) -> int:
     caches = model.new_caches()
     with torch.no_grad():
         model.hidden_states(torch.zeros(1, length, dtype=torch.long), caches)
-    held: list[Tensor] = []
+    states: list[Tensor] = []
     for cache in caches:
         store = cache._store
-        held += [] if store is None else [part[:, :, : cache.length] for part in store]
-        held += cache.state() or ()
-    return sum(part.numel() * part.element_size() for part in held)
+        states += [] if store is None else [part[:, :, : cache.length] for part in store]
+        states += cache.state() or ()
+    return sum(part.numel() * part.element_size() for part in states)
 
 
 def resident() -> int:

@@ -32,7 +32,7 @@ from torch import Tensor
 import pellucid
 from benchmarks.machine import header, write
 from benchmarks.train_table import machine_line
-from benchmarks.workers import say
+from benchmarks.workers import print_progress
 from pellucid import rounded_weights
 from pellucid.rounded_weights import is_rounded
 from pellucid.training import Evaluated, Event, Job, Observer, StepFinished
@@ -71,14 +71,14 @@ def main() -> None:
         for variant in VARIANTS:
             row = train(variant, seed, arguments)
             result["runs"].append(row)
-            say(
+            print_progress(
                 f"seed {seed} {variant:<10} {row['loss_nats']:.4f} nats, "
                 f"{row['milliseconds']:.1f} ms of the processor per update, {row['bytes']}"
             )
             write(result, arguments.into, "bfloat16-weights")
     result["differences"] = {name: difference(result["runs"], name) for name in VARIANTS}
     for name, row in result["differences"].items():
-        say(f"{name:<10} {row['mean']:+.4f} nats from float32 (each seed {row['each']})")
+        print_progress(f"{name:<10} {row['mean']:+.4f} nats from float32 (each seed {row['each']})")
     write(result, arguments.into, "bfloat16-weights")
 
 
@@ -145,13 +145,13 @@ def measure_bytes(job: Job) -> dict[str, int]:
 def difference(runs: list[dict[str, Any]], variant: str) -> dict[str, Any]:
     """By how much a variant's loss is above that of float32 with the same seed, in nats."""
     by_seed = {(row["variant"], row["seed"]): row["loss_nats"] for row in runs}
-    each = [
+    differences = [
         loss - by_seed["float32", seed] for (name, seed), loss in by_seed.items() if name == variant
     ]
     return {
-        "mean": mean(each),
-        "deviation": stdev(each) if len(each) > 1 else None,
-        "each": [round(x, 5) for x in each],
+        "mean": mean(differences),
+        "deviation": stdev(differences) if len(differences) > 1 else None,
+        "each": [round(x, 5) for x in differences],
     }
 
 
@@ -166,12 +166,12 @@ def table(results: Mapping[str, Any]) -> str:
     ]
     for variant in VARIANTS:
         rows = [row for row in results["runs"] if row["variant"] == variant]
-        off = difference(results["runs"], variant)
-        spread = "" if off["deviation"] is None else f" ({off['deviation']:.4f})"
+        distance = difference(results["runs"], variant)
+        spread = "" if distance["deviation"] is None else f" ({distance['deviation']:.4f})"
         cells = [
             ", ".join(f"{row['loss_nats']:.4f}" for row in rows),
-            ", ".join(f"{x:+.4f}" for x in off["each"]),
-            f"{off['mean']:+.4f}{spread}",
+            ", ".join(f"{x:+.4f}" for x in distance["each"]),
+            f"{distance['mean']:+.4f}{spread}",
             f"{median(row['milliseconds'] for row in rows):.1f}",
             ", ".join(f"{n_bytes / 1e6:.2f}" for n_bytes in rows[0]["bytes"].values()),
         ]

@@ -30,7 +30,7 @@ from typing import Any
 from benchmarks.budget_shapes import SHAPES, Shape, cut_rows
 from benchmarks.machine import header, write
 from benchmarks.worker import memory, own_output, settle
-from benchmarks.workers import say
+from benchmarks.workers import print_progress
 
 _TEXT_BYTES = 500_000
 
@@ -51,22 +51,22 @@ def main() -> None:
         answers = own_output()
         print(json.dumps(trained(arguments)), file=answers, flush=True)
         return
-    found = header("benchmarks.budget", parser, arguments)
-    found["shapes"] = {}
+    results = header("benchmarks.budget", parser, arguments)
+    results["shapes"] = {}
     for name in arguments.shape or SHAPES:
-        found["shapes"][name] = row = measured(name, arguments)
-        say(f"{name:<20} {told(row)}")
-        write(found, arguments.into, "budget")
+        results["shapes"][name] = row = measured(name, arguments)
+        print_progress(f"{name:<20} {format_row(row)}")
+        write(results, arguments.into, "budget")
 
 
-def told(row: dict[str, Any]) -> str:
+def format_row(row: dict[str, Any]) -> str:
     """A shape's figures as a line."""
     memory_off = row["expected_bytes"] / row["peak_bytes"] - 1
-    whole_off = row["expected_seconds"] / row["seconds"] - 1
+    total_off = row["expected_seconds"] / row["seconds"] - 1
     left_off = row["foretold_seconds"] / row["seconds_left"] - 1
     return (
         f"{row['peak_bytes'] / 1e6:6.0f} MB, expected {memory_off:+6.1%}; {row['seconds']:6.1f} s, "
-        f"expected {whole_off:+6.1%}; {row['seconds_left']:6.1f} s left, foretold {left_off:+6.1%}"
+        f"expected {total_off:+6.1%}; {row['seconds_left']:6.1f} s left, foretold {left_off:+6.1%}"
     )
 
 
@@ -87,13 +87,13 @@ def in_child(name: str, folder: str, arguments: argparse.Namespace) -> dict[str,
     words = ["--steps", arguments.steps, "--after", arguments.after, "--folder", folder]
     words += ["--processor"] if arguments.processor else []
     threads = SHAPES[name.removeprefix("start of ")].threads or arguments.threads
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "benchmarks.budget", "--child", name, *map(str, words)],
         env=os.environ | {"OMP_NUM_THREADS": str(threads)},
         stdout=subprocess.PIPE,
         check=True,
     )
-    return json.loads(done.stdout)
+    return json.loads(process.stdout)
 
 
 def standard_library() -> str:
@@ -139,7 +139,7 @@ def figures(
     from pellucid.training.forecast import Forecast
     from pellucid.vitals import watcher
 
-    asked = overheard(importlib.import_module("pellucid.runs.memory_budget"), "peak_memory")
+    estimates = overheard(importlib.import_module("pellucid.runs.memory_budget"), "peak_memory")
     timed = overheard(importlib.import_module("pellucid.runs.train"), "expect_seconds")
     paces = overheard(Forecast, "add")
     moments: dict[str, float] = {}
@@ -165,9 +165,9 @@ def figures(
         watchers=[watcher()] if shape.watched else [],
         show=False,
         **start,
-        **shape.more,
+        **shape.arguments,
     )
-    (run, conditions), estimate = asked[-1]
+    (run, conditions), estimate = estimates[-1]
     return {
         "peak_bytes": memory("VmHWM"),
         "expected_bytes": estimate.n_bytes,
@@ -197,8 +197,8 @@ def overheard(owner: Any, name: str) -> list[tuple[tuple[Any, ...], Any]]:
     """What a function of a module or a class is called with from now on, and gives."""
     function, calls = getattr(owner, name), list[tuple[tuple[Any, ...], Any]]()
 
-    def listening(*args: Any, **named: Any) -> Any:
-        answer = function(*args, **named)
+    def listening(*args: Any, **keywords: Any) -> Any:
+        answer = function(*args, **keywords)
         calls.append((args, answer))
         return answer
 

@@ -26,7 +26,7 @@ MUON = (
     "optimiser.momentum=0.95",
     "optimiser.weight_decay=0.1",
     "optimiser.newton_schulz_steps=5",
-    *(each.replace("optimiser.", "optimiser.rest.") for each in ADAMW),
+    *(setting.replace("optimiser.", "optimiser.rest.") for setting in ADAMW),
 )
 SGD = (
     "optimiser.kind=SGD",
@@ -48,7 +48,7 @@ class Shape:
     """
 
     settings: tuple[str, ...] = ()
-    more: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
     start: tuple[str, ...] = ()
     teaches: bool = False
     rows: Rows | None = None
@@ -129,17 +129,19 @@ SHAPES: dict[str, Shape] = {
     "recompute none": Shape(settings=_NANO_32),
     "masked": Shape(
         settings=(*body("encoder", 4, 256), *row(256, 16), "text.tokenizer.kind=Bytes"),
-        more={"objective": "mlm"},
+        arguments={"objective": "mlm"},
     ),
-    "spans": Shape(settings=("training.batch_size=16",), more={"objective": "span-corruption"}),
+    "spans": Shape(
+        settings=("training.batch_size=16",), arguments={"objective": "span-corruption"}
+    ),
     "pairs": Shape(
         settings=(*_PAIR, *row(256, 16), "text.tokenizer.kind=Bytes"),
-        more={"objective": "seq2seq"},
+        arguments={"objective": "seq2seq"},
         rows=pair,
     ),
     "classification": Shape(
         settings=(*body("encoder", 4, 256), *row(256, 32), "text.tokenizer.kind=Bytes"),
-        more={"objective": "classify"},
+        arguments={"objective": "classify"},
         rows=label,
     ),
     "many rows": Shape(settings=(*decoder(4, 256, 128, 32), *ADAMW)),
@@ -161,14 +163,17 @@ SHAPES: dict[str, Shape] = {
     "two threads": Shape(settings=(*decoder(4, 256, 128, 32), *ADAMW), threads=2),
     "not watched": Shape(settings=("training.batch_size=16",), watched=False),
     "SFT": Shape(
-        settings=("objective.packed=false",), more={"objective": "sft"}, start=_SMALL, rows=answer
+        settings=("objective.packed=false",),
+        arguments={"objective": "sft"},
+        start=_SMALL,
+        rows=answer,
     ),
-    "SFT, packed": Shape(more={"objective": "sft"}, start=_SMALL, rows=answer),
-    "SFT, LoRA": Shape(more={"objective": "sft", "lora": 8}, start=_MIDDLE, rows=answer),
-    "text, LoRA": Shape(more={"objective": "next-token", "lora": 8}, start=_MIDDLE),
-    "DPO": Shape(settings=_SIX, more={"objective": "dpo"}, start=_SMALL, rows=preference),
+    "SFT, packed": Shape(arguments={"objective": "sft"}, start=_SMALL, rows=answer),
+    "SFT, LoRA": Shape(arguments={"objective": "sft", "lora": 8}, start=_MIDDLE, rows=answer),
+    "text, LoRA": Shape(arguments={"objective": "next-token", "lora": 8}, start=_MIDDLE),
+    "DPO": Shape(settings=_SIX, arguments={"objective": "dpo"}, start=_SMALL, rows=preference),
     "DPO, LoRA": Shape(
-        settings=_SIX, more={"objective": "dpo", "lora": 8}, start=_MIDDLE, rows=preference
+        settings=_SIX, arguments={"objective": "dpo", "lora": 8}, start=_MIDDLE, rows=preference
     ),
     "policy gradient": Shape(
         settings=(
@@ -176,13 +181,13 @@ SHAPES: dict[str, Shape] = {
             "training.evaluate_tokens=512",
             "objective.max_new_tokens=48",
         ),
-        more=_REWARD,
+        arguments=_REWARD,
         start=_SMALL,
         rows=prompt,
     ),
     "distillation": Shape(
         settings=decoder(3, 192, 256, 8),
-        more={"objective": "distill"},
+        arguments={"objective": "distill"},
         start=_MIDDLE,
         teaches=True,
     ),

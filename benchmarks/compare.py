@@ -30,7 +30,7 @@ import torch
 from benchmarks.machine import header, write
 from pellucid.lab import compare, mean_interval, paired_difference, power
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 #: A model of some thousand weights, on bytes.
 TINY = """\
 base = "nano"
@@ -84,8 +84,10 @@ def false_rate(values: Sequence[float], n_seeds: int, n_comparisons: int, seed: 
     """
     draws = _draws(len(values), 2 * n_seeds, n_comparisons, seed)
 
-    def is_called(chosen: Sequence[int]) -> bool:
-        sides = [[values[i] for i in chosen[part]] for part in (np.s_[:n_seeds], np.s_[n_seeds:])]
+    def is_called(run_indices: Sequence[int]) -> bool:
+        sides = [
+            [values[i] for i in run_indices[part]] for part in (np.s_[:n_seeds], np.s_[n_seeds:])
+        ]
         return is_different(*sides)
 
     return _rate(draws, is_called, len(values))
@@ -105,8 +107,8 @@ def found_rate(
     """
     draws = _draws(len(first), n_seeds, n_comparisons, seed)
 
-    def is_called(chosen: Sequence[int]) -> bool:
-        sides = [[values[i] for i in chosen] for values in (first, second)]
+    def is_called(run_indices: Sequence[int]) -> bool:
+        sides = [[values[i] for i in run_indices] for values in (first, second)]
         return is_different(*sides) and np.mean(sides[1]) < np.mean(sides[0])
 
     return _rate(draws, is_called, len(first))
@@ -128,19 +130,27 @@ def _rate(
 ) -> Rate:
     from scipy import stats
 
-    called = np.array([is_called(chosen) for chosen in draws])
+    is_different_by_draw = np.array([is_called(run_indices) for run_indices in draws])
     groups = min(GROUPS, n_runs // 2)
     group_of = np.random.default_rng(1).permutation(n_runs) % groups
-    members = np.array([np.bincount(group_of[chosen], minlength=groups) > 0 for chosen in draws])
-    without = [
-        called[~members[:, group]].mean() for group in range(groups) if not members[:, group].all()
+    members = np.array(
+        [np.bincount(group_of[run_indices], minlength=groups) > 0 for run_indices in draws]
+    )
+    shares_without = [
+        is_different_by_draw[~members[:, group]].mean()
+        for group in range(groups)
+        if not members[:, group].all()
     ]
-    share = float(called.mean())
-    if len(without) < 2:
+    share = float(is_different_by_draw.mean())
+    if len(shares_without) < 2:
         raise SystemExit(f"{n_runs} runs are too few for these comparisons: give a larger pool")
-    mean = float(np.mean(without))
-    error = math.sqrt((len(without) - 1) / len(without) * sum((w - mean) ** 2 for w in without))
-    reach = float(stats.t.ppf(0.975, len(without) - 1)) * error
+    mean = float(np.mean(shares_without))
+    error = math.sqrt(
+        (len(shares_without) - 1)
+        / len(shares_without)
+        * sum((w - mean) ** 2 for w in shares_without)
+    )
+    reach = float(stats.t.ppf(0.975, len(shares_without) - 1)) * error
     return Rate(share, max(0.0, share - reach), min(1.0, share + reach), len(draws), n_runs)
 
 
@@ -158,7 +168,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1, help="of all workers together")
     parser.add_argument("--runs", type=Path, default=Path("compare-runs"))
-    parser.add_argument("--out", type=Path, default=HERE / "results")
+    parser.add_argument("--out", type=Path, default=FOLDER / "results")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     result = header("benchmarks.compare", parser, arguments)
@@ -170,32 +180,32 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     """Train the pools, and count."""
     pool = _train(["base"], arguments.pool, arguments)[0]
     base, better = _train(["base", "better"], arguments.better, arguments)
-    whole = paired_difference(base, better)
-    assert whole.deviation
-    effect = whole.mean / whole.deviation
+    full_difference = paired_difference(base, better)
+    assert full_difference.deviation
+    effect = full_difference.mean / full_difference.deviation
     rows: list[dict[str, Any]] = []
     print(f"{'seeds':>5}  {'false':>6}  interval        {'power':>6}  interval        predicted")
     for n_seeds in arguments.seeds:
         false = false_rate(pool, n_seeds, arguments.comparisons)
-        found = found_rate(base, better, n_seeds, arguments.comparisons)
+        hits = found_rate(base, better, n_seeds, arguments.comparisons)
         predicted = power(effect, n_seeds)
         print(
             f"{n_seeds:>5}  {false.share:6.1%}  {false.low:.1%} to {false.high:.1%}    "
-            f"{found.share:6.1%}  {found.low:.1%} to {found.high:.1%}    {predicted:.1%}"
+            f"{hits.share:6.1%}  {hits.low:.1%} to {hits.high:.1%}    {predicted:.1%}"
         )
         rows.append(
             {
                 "seeds": n_seeds,
                 "false": false._asdict(),
-                "found": found._asdict(),
+                "found": hits._asdict(),
                 "predicted_power": predicted,
             }
         )
     return {
         "rows": rows,
         "effect": effect,
-        "difference": whole.mean,
-        "interval": whole.interval,
+        "difference": full_difference.mean,
+        "interval": full_difference.interval,
         "values": {"pool": pool, "base": base, "better": better},
     }
 

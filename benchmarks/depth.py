@@ -28,7 +28,7 @@ from pellucid.model import LayerNorm, no_residual, post_norm, pre_norm
 RESULTS = Path(__file__).parent / "results" / "depth.json"
 LAYERS, WIDTH, CLASSES, EXAMPLES, BATCH, STEPS, LEARNING_RATE = 30, 64, 10, 2048, 128, 300, 1e-3
 #: Examples over which gradients and Jacobians are averaged.
-LOOKED_AT = 64
+N_MEASURED = 64
 
 RULES: dict[str, Callable[..., Tensor]] = {
     "no residual": no_residual,
@@ -65,7 +65,7 @@ class Deep(nn.Module):
             elif "norm" not in name:
                 nn.init.zeros_(weight)
 
-    def one(self, number: int, x: Tensor) -> Tensor:
+    def apply_layer(self, number: int, x: Tensor) -> Tensor:
         """One layer under its rule."""
         return self.rule(x, self.norms[number], self.layers[number])
 
@@ -97,14 +97,16 @@ def gradients(model: Deep, x: Tensor, targets: Tensor) -> dict[str, list[float]]
 
     with the Frobenius norm, which is what a gradient of random direction meets.
     """
-    x, targets = x[:LOOKED_AT], targets[:LOOKED_AT]
+    x, targets = x[:N_MEASURED], targets[:N_MEASURED]
     states = model.states(x.clone().requires_grad_())
-    reached = torch.autograd.grad(model.loss(states[-1], targets), states)
-    measured = [norm.item() for norm in torch.stack([g.double().norm() for g in reached])]
+    gradients_of_states = torch.autograd.grad(model.loss(states[-1], targets), states)
+    measured = [
+        norm.item() for norm in torch.stack([g.double().norm() for g in gradients_of_states])
+    ]
     estimate = [measured[-1]]
     for number in reversed(range(LAYERS)):
-        one = vmap(jacrev(lambda x, number=number: model.one(number, x)))
-        jacobians = one(states[number].detach())
+        layer = vmap(jacrev(lambda x, number=number: model.apply_layer(number, x)))
+        jacobians = layer(states[number].detach())
         factor = (jacobians.square().sum((1, 2)).mean() / WIDTH).sqrt().item()
         estimate.append(estimate[-1] * factor)
     return {"measured": measured, "estimate": estimate[::-1]}
@@ -122,31 +124,31 @@ def cell(rule: str, std: float, *, steps: int = STEPS) -> dict[str, Any]:
             loss = model.loss(model.states(x)[-1], targets).item()
         return {"loss": loss, **gradients(model, x, targets)}
 
-    found = {"start": look()}
+    measurements = {"start": look()}
     if not steps:
-        return found
+        return measurements
     for _ in range(steps):
         rows = torch.randint(EXAMPLES, (BATCH,))
         optimiser.zero_grad()
         model.loss(model.states(x[rows])[-1], targets[rows]).backward()
         optimiser.step()
-    return found | {"trained": look()}
+    return measurements | {"trained": look()}
 
 
-def rounded(found: Any) -> Any:
+def rounded(value: Any) -> Any:
     """Four digits: more would say more than another machine can repeat."""
-    if isinstance(found, dict):
-        return {key: rounded(value) for key, value in found.items()}
-    if isinstance(found, list):
-        return [rounded(value) for value in found]
-    return float(f"{found:.4g}") if isinstance(found, float) else found
+    if isinstance(value, dict):
+        return {key: rounded(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [rounded(item) for item in value]
+    return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
-def told(rule: str, name: str, found: dict[str, Any]) -> str:
+def format_network(rule: str, name: str, measurements: dict[str, Any]) -> str:
     """One line for one network."""
     words = [f"{rule}, {name}:"]
-    for when, look in found.items():
-        words.append(f"{when}: loss {look['loss']:.4g}, |dL/dh_0| {look['measured'][0]:.1e}")
+    for stage, look in measurements.items():
+        words.append(f"{stage}: loss {look['loss']:.4g}, |dL/dh_0| {look['measured'][0]:.1e}")
         words.append(f"(estimate {look['estimate'][0]:.1e})")
     return " ".join(words)
 
@@ -166,9 +168,9 @@ def main() -> None:
     for rule in RULES:
         results["cells"][rule] = {}
         for name, std in STDS.items():
-            found = cell(rule, std)
-            results["cells"][rule][name] = found
-            print(told(rule, name, found), flush=True)
+            measurements = cell(rule, std)
+            results["cells"][rule][name] = measurements
+            print(format_network(rule, name, measurements), flush=True)
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(rounded(results), indent=1) + "\n", encoding="utf-8")
 

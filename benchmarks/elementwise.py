@@ -52,32 +52,34 @@ def main() -> None:
     print(table(results))
 
 
-def by(number: Threads, name: ActivationName = "gelu_tanh") -> Callable[[Tensor], float]:
+def timed_with_threads(
+    number: Threads, name: ActivationName = "gelu_tanh"
+) -> Callable[[Tensor], float]:
     """An activation in C and its way back by these threads."""
 
     def in_c(x: Tensor) -> Tensor:
-        made = in_one_pass(x, name)
-        if made is None:
+        result = in_one_pass(x, name)
+        if result is None:
             raise SystemExit("no C compiler is here: there is nothing to compare")
-        return made
+        return result
 
-    def both(x: Tensor) -> float:
+    def seconds_of(x: Tensor) -> float:
         with mock.patch("pellucid.model.fused_activations.threads", return_value=number):
-            return both_ways(in_c)(x)
+            return timed_both_ways(in_c)(x)
 
-    return both
+    return seconds_of
 
 
-def both_ways(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], float]:
+def timed_both_ways(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], float]:
     """Seconds of `function` and its way back."""
 
-    def both(x: Tensor) -> float:
-        arriving = torch.ones_like(x)
+    def seconds_of(x: Tensor) -> float:
+        output_gradient = torch.ones_like(x)
         started = time.perf_counter()
-        function(x).backward(arriving)
+        function(x).backward(output_gradient)
         return time.perf_counter() - started
 
-    return both
+    return seconds_of
 
 
 def measured(tokens: int, width: int, repeats: int) -> dict[str, Any]:
@@ -85,41 +87,41 @@ def measured(tokens: int, width: int, repeats: int) -> dict[str, Any]:
     draws = torch.Generator().manual_seed(0)
     state = torch.randn(tokens, width, generator=draws).bfloat16()
     weight = torch.randn(width, 4 * width, generator=draws).bfloat16()
-    own = threads()
+    torch_threads = threads()
 
     def timed(
-        ways: Mapping[str, Callable[[Tensor], float]], product: Callable[[], Tensor]
+        functions: Mapping[str, Callable[[Tensor], float]], product: Callable[[], Tensor]
     ) -> dict[str, float]:
-        taken: dict[str, list[float]] = {name: [] for name in ways}
+        seconds: dict[str, list[float]] = {name: [] for name in functions}
         for _ in range(repeats):
-            for name, way in ways.items():
-                taken[name].append(way(product().requires_grad_()))
-        return {name: 1e3 * statistics.median(each) for name, each in taken.items()}
+            for name, function in functions.items():
+                seconds[name].append(function(product().requires_grad_()))
+        return {name: 1e3 * statistics.median(times) for name, times in seconds.items()}
 
     return {
         "tokens": tokens,
         "width": width,
         "dropout": timed(
             {
-                "torch": both_ways(lambda x: F.dropout(x, 0.1)),
-                "pellucid": both_ways(lambda x: dropout(x, 0.1)),
+                "torch": timed_both_ways(lambda x: F.dropout(x, 0.1)),
+                "pellucid": timed_both_ways(lambda x: dropout(x, 0.1)),
             },
             lambda: state @ weight[:, :width],
         ),
-        "GELU": timed({"torch": both_ways(F.gelu)}, lambda: state @ weight),
+        "GELU": timed({"torch": timed_both_ways(F.gelu)}, lambda: state @ weight),
         "GPT-2's GELU": timed(
             {
-                "torch": both_ways(lambda x: F.gelu(x, approximate="tanh")),
-                "C, one thread": by(Threads(1)),
-                "C, a pool of two": by(Threads(THREADS)),
-                "C, torch's two": by(own),
+                "torch": timed_both_ways(lambda x: F.gelu(x, approximate="tanh")),
+                "C, one thread": timed_with_threads(Threads(1)),
+                "C, a pool of two": timed_with_threads(Threads(THREADS)),
+                "C, torch's two": timed_with_threads(torch_threads),
             },
             lambda: state @ weight,
         ),
         "squared ReLU": timed(
             {
-                "torch": both_ways(lambda x: F.relu(x).square()),
-                "C, torch's two": by(own, "relu_squared"),
+                "torch": timed_both_ways(lambda x: F.relu(x).square()),
+                "C, torch's two": timed_with_threads(torch_threads, "relu_squared"),
             },
             lambda: state @ weight,
         ),
@@ -129,14 +131,14 @@ def measured(tokens: int, width: int, repeats: int) -> dict[str, Any]:
 def table(results: Mapping[str, Any]) -> str:
     """The results as Markdown."""
     first = results["rows"][0]
-    names = [f"{what}: {way}" for what in KINDS for way in first[what]]
+    names = [f"{kind}: {name}" for kind in KINDS for name in first[kind]]
     lines = [
         f"{machine_line(results)} Milliseconds.\n",
         f"| tokens x width | {' | '.join(names)} |",
         "|" + "---|" * (1 + len(names)),
     ]
     for row in results["rows"]:
-        cells = [f"{value:.2f}" for what in KINDS for value in row[what].values()]
+        cells = [f"{value:.2f}" for kind in KINDS for value in row[kind].values()]
         lines.append(f"| {row['tokens']:,} x {row['width']} | {' | '.join(cells)} |")
     return "\n".join(lines)
 

@@ -25,8 +25,8 @@ import torch
 from benchmarks.machine import machine
 from pellucid.course.experiments import EXPERIMENTS, conduct, find, result_facts
 
-HERE = Path(__file__).parent
-PAGE = HERE.parent / "docs" / "experiments.md"
+FOLDER = Path(__file__).parent
+PAGE = FOLDER.parent / "docs" / "experiments.md"
 BEGIN, END = "<!-- the table: python -m benchmarks.experiments -->", "<!-- the end of the table -->"
 
 
@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("--page", action="store_true", help="only write the table again")
     arguments = parser.parse_args()
     if not arguments.page:
-        file = HERE / "results" / f"experiments-{time.strftime('%Y-%m-%d')}.json"
+        file = FOLDER / "results" / f"experiments-{time.strftime('%Y-%m-%d')}.json"
         measure(file, arguments.names or list(EXPERIMENTS), arguments.quick, arguments.seeds)
     write_table(newest())
 
@@ -50,15 +50,17 @@ def measure(file: Path, names: list[str], quick: bool, seeds: int | None) -> Non
     for name in names:
         load = os.getloadavg()[0]
         facts = result_facts(conduct(find(name), quick=quick, seeds=seeds))
-        kept = ("measured", "outcomes", "verdict", "seeds", "quick", "seconds")
-        results["experiments"][name] = {key: facts[key] for key in kept} | {"load": round(load, 1)}
+        saved_keys = ("measured", "outcomes", "verdict", "seeds", "quick", "seconds")
+        results["experiments"][name] = {key: facts[key] for key in saved_keys} | {
+            "load": round(load, 1)
+        }
         # after each, so that an interrupted run loses one experiment
         file.write_text(json.dumps(rounded(results), indent=1) + "\n", encoding="utf-8")
         print(f"{name:36} {facts['verdict']:26} {facts['seconds']:7.1f} s", flush=True)
 
 
 def newest() -> dict[str, Any]:
-    files = sorted((HERE / "results").glob("experiments-*.json"))
+    files = sorted((FOLDER / "results").glob("experiments-*.json"))
     if not files:
         raise SystemExit("there are no results yet: python -m benchmarks.experiments --quick")
     return json.loads(files[-1].read_text("utf-8")) | {"file": files[-1].name}
@@ -66,8 +68,8 @@ def newest() -> dict[str, Any]:
 
 def write_table(results: dict[str, Any]) -> None:
     """The table between the two marks of the page."""
-    before, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
+    before, _, after_begin = PAGE.read_text("utf-8").partition(BEGIN)
+    _, _, after = after_begin.partition(END)
     PAGE.write_text(f"{before}{BEGIN}\n{table(results)}\n{END}{after}", encoding="utf-8")
 
 

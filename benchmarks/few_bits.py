@@ -27,7 +27,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from benchmarks.workers import say
+from benchmarks.workers import print_progress
 
 if TYPE_CHECKING:
     from pellucid.model import Weights
@@ -60,15 +60,17 @@ def main() -> None:
     if (arguments.run is None) == (arguments.random is None):
         parser.error("name either a run or --random with a preset")
     if arguments.child:
-        what, kind = arguments.child
-        print(json.dumps(peak(arguments, kind) if what == "peak" else times(arguments, kind)))
+        measurement, kind = arguments.child
+        print(
+            json.dumps(peak(arguments, kind) if measurement == "peak" else times(arguments, kind))
+        )
         return
     with tempfile.TemporaryDirectory() as folder:
         if arguments.run is None:
             arguments.run = folder
             write_random(arguments.random, Path(folder))
-        found = measure(arguments)
-    print(json.dumps(found, indent=1) if arguments.json else table(found))
+        results = measure(arguments)
+    print(json.dumps(results, indent=1) if arguments.json else table(results))
 
 
 def write_random(preset: str, folder: Path) -> None:
@@ -80,42 +82,50 @@ def write_random(preset: str, folder: Path) -> None:
     from pellucid.presets import find
     from pellucid.tokenizers import train_bytes
 
-    found = find(preset).model
-    described = replace(found, vocab_size=found.vocab_size or 50_257)
+    shape = find(preset).model
+    config = replace(shape, vocab_size=shape.vocab_size or 50_257)
     words = train_bytes()
     ends = {"bos_token_id": words.begin_id, "eos_token_id": words.end_id}
-    write_published(folder, described, assemble(described, seed=0).state_dict(), ends)
+    write_published(folder, config, assemble(config, seed=0).state_dict(), ends)
     words.save(folder / "tokenizer.json")
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, dict[str, Any]]:
     """All readings of each type."""
     kinds = (*TYPES, CALIBRATED) if arguments.calibrate else TYPES
-    found: dict[str, dict[str, Any]] = {kind: {"turns": []} for kind in kinds}
+    readings: dict[str, dict[str, Any]] = {kind: {"turns": []} for kind in kinds}
     for kind in kinds:
-        found[kind]["starts"] = [child(arguments, "peak", kind) for _ in range(2)]
+        readings[kind]["starts"] = [child(arguments, "peak", kind) for _ in range(2)]
     for turn in range(arguments.turns):
         for kind in kinds if turn % 2 == 0 else kinds[::-1]:
-            say(f"turn {turn + 1} of {arguments.turns}: {kind}")
-            found[kind]["turns"].append(child(arguments, "times", kind))
+            print_progress(f"turn {turn + 1} of {arguments.turns}: {kind}")
+            readings[kind]["turns"].append(child(arguments, "times", kind))
             if turn == 0 and arguments.text:
-                found[kind] |= child(arguments, "loss", kind)
-    return found
+                readings[kind] |= child(arguments, "loss", kind)
+    return readings
 
 
-def child(arguments: argparse.Namespace, what: str, kind: str) -> dict[str, Any]:
+def child(arguments: argparse.Namespace, measurement: str, kind: str) -> dict[str, Any]:
     """The reading of a fresh process."""
-    if what == "loss":
+    if measurement == "loss":
         words = [sys.executable, "-m", "pellucid", "evaluate", arguments.run, arguments.text]
         words += [*weight_flags(arguments, kind), "--json"]
     else:
-        words = [sys.executable, "-m", "benchmarks.few_bits", arguments.run, "--child", what, kind]
+        words = [
+            sys.executable,
+            "-m",
+            "benchmarks.few_bits",
+            arguments.run,
+            "--child",
+            measurement,
+            kind,
+        ]
         words += ["--prompt", str(arguments.prompt), "--new-tokens", str(arguments.new_tokens)]
         words += ["--threads", str(arguments.threads)]
         if arguments.calibrate:
             words += ["--calibrate", arguments.calibrate]
     answer = subprocess.run(words, check=True, capture_output=True, text=True)
-    return json.loads(answer.stdout.splitlines()[-1] if what != "loss" else answer.stdout)
+    return json.loads(answer.stdout.splitlines()[-1] if measurement != "loss" else answer.stdout)
 
 
 def weight_flags(arguments: argparse.Namespace, kind: str) -> list[str]:
@@ -163,9 +173,9 @@ def times(arguments: argparse.Namespace, kind: str) -> dict[str, Any]:
     calibrate = [arguments.calibrate] if kind == CALIBRATED else None
     weights = cast("Weights", "int4" if calibrate else kind)
     model = runs.load(arguments.run, weights=weights, packed=True, calibrate=calibrate).model
-    drawn = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(0)
     n_ids = model.token_embedding.num_embeddings
-    prompt = to_list(torch.randint(n_ids, (arguments.prompt,), generator=drawn))
+    prompt = to_list(torch.randint(n_ids, (arguments.prompt,), generator=generator))
     first: list[tuple[float, float]] = []
     tokens: Iterator[list[int]] = iter(())
     for _ in range(3):
@@ -174,24 +184,24 @@ def times(arguments: argparse.Namespace, kind: str) -> dict[str, Any]:
         next(tokens)
         first.append((time.perf_counter() - started, time.process_time() - began))
     started = time.perf_counter()
-    written = list(islice(tokens, arguments.new_tokens))
+    token_rows = list(islice(tokens, arguments.new_tokens))
     seconds = time.perf_counter() - started
     wall, processor = (min(clock) for clock in zip(*first[1:], strict=True))
     return {
         "first_token_seconds": wall,
         "first_token_processor_seconds": processor,
-        "tokens_per_second": len(written) / seconds,
+        "tokens_per_second": len(token_rows) / seconds,
     }
 
 
-def table(found: dict[str, dict[str, Any]]) -> str:
+def table(readings: dict[str, dict[str, Any]]) -> str:
     """The medians as Markdown, with the range over turns."""
     lines = [
         "| weights | MB at the peak, first start | later starts | of these in no file | Pss | "
         "ms to the first token | of the processor | tokens/s | bits per byte |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
-    for kind, row in found.items():
+    for kind, row in readings.items():
         columns = [
             spread([turn[name] * scale for turn in row["turns"]])
             for name, scale in (
@@ -202,10 +212,10 @@ def table(found: dict[str, dict[str, Any]]) -> str:
         ]
         bits = row.get("bits_per_byte")
         loss = "not measured" if bits is None else f"{bits:.4f}"
-        first, later = row["starts"]
+        first, second = row["starts"]
         memory = [
             first["peak_mb"],
-            *(later[n] for n in ("peak_mb", "anonymous_mb", "shared_out_mb")),
+            *(second[n] for n in ("peak_mb", "anonymous_mb", "shared_out_mb")),
         ]
         columns = [*(f"{megabytes:,.0f}" for megabytes in memory), *columns]
         lines.append(f"| {kind} | {' | '.join(columns)} | {loss} |")

@@ -35,11 +35,11 @@ from benchmarks.machine import commit, header, write
 from benchmarks.shapes import SHAPES, Shape, add_numbers, as_asked, as_json, zipf
 from benchmarks.train import add_weights, kept_weights, write_weights
 from benchmarks.train_table import machine_line
-from benchmarks.workers import Contestant, Turn, in_turns, say, started
+from benchmarks.workers import Contestant, Turn, in_turns, print_progress, started
 from pellucid.machine import installed_versions
 
 HERE = Path(__file__).parent
-PEERS, OURS = "benchmarks.generate_peers", "benchmarks.generate_pellucid"
+PEERS, PELLUCID = "benchmarks.generate_peers", "benchmarks.generate_pellucid"
 #: llama.cpp's name in the results; older ones have it as "llama.cpp", called from Python.
 FROM_C = "llama.cpp from C"
 #: Bytes of a weight, the scales of blocks among them.
@@ -73,34 +73,38 @@ def flags() -> argparse.ArgumentParser:
 def main() -> None:
     parser = flags()
     arguments = parser.parse_args()
-    found = header("benchmarks.generate", parser, arguments)
+    results = header("benchmarks.generate", parser, arguments)
     packages = ("torch", "transformers", "litgpt", "x-transformers", "llama-cpp-python", "gguf")
-    found["versions"] = installed_versions(packages)
+    results["versions"] = installed_versions(packages)
     if arguments.nanogpt is not None:
-        found["versions"]["nanoGPT"] = commit(arguments.nanogpt)
+        results["versions"]["nanoGPT"] = commit(arguments.nanogpt)
     if arguments.llama_cpp is not None:
-        found["versions"]["llama.cpp"] = commit(arguments.llama_cpp)
+        results["versions"]["llama.cpp"] = commit(arguments.llama_cpp)
     shape = replace(as_asked(arguments.shape, arguments), batch=1)
-    written = max(COMPARED, arguments.new_tokens + 1)
-    shape = replace(shape, length=max(shape.length, arguments.prompt + written))
+    n_tokens = max(COMPARED, arguments.new_tokens + 1)
+    shape = replace(shape, length=max(shape.length, arguments.prompt + n_tokens))
     with kept_weights(arguments) as folder:
-        found |= measure(shape, str(folder / shape.name), arguments)
-    write(found, arguments.out, "generate" if arguments.device == "cpu" else "generate-cuda")
-    print(table(found))
+        results |= measure(shape, str(folder / shape.name), arguments)
+    write(results, arguments.out, "generate" if arguments.device == "cpu" else "generate-cuda")
+    print(table(results))
 
 
 def contestants(
     shape: Shape, folder: str, prompt: list[int], arguments: argparse.Namespace
 ) -> list[tuple[Contestant, str, bool]]:
     """Everybody who takes part, its precision, and whether it has the shared weights."""
-    entered: list[tuple[Contestant, str, bool]] = []
+    contestants: list[tuple[Contestant, str, bool]] = []
     on_cpu = arguments.device == "cpu"
 
-    def enter(name: str, make: str, kept: str, *, shared: bool = True, **more: Any) -> None:
-        setup = {"folder": folder, "prompt": prompt} | more
-        ours = make.startswith(OURS)
-        contestant = Contestant(f"{name}, {kept}", make, setup, settled=ours)
-        entered.append((contestant, kept, shared))
+    def enter(
+        name: str, make: str, precision_name: str, *, shared: bool = True, **settings: Any
+    ) -> None:
+        setup = {"folder": folder, "prompt": prompt} | settings
+        is_pellucid = make.startswith(PELLUCID)
+        contestant = Contestant(
+            f"{name}, {precision_name}", make, setup, allocator_settled=is_pellucid
+        )
+        contestants.append((contestant, precision_name, shared))
 
     for precision in ("float32", "bfloat16"):
         peer = {"shape": as_json(shape), "precision": precision, "device": arguments.device}
@@ -114,51 +118,56 @@ def contestants(
     peer = {"shape": as_json(shape), "precision": "float32", "device": arguments.device}
     enter("x-transformers", f"{PEERS}:x_transformers", "float32", shared=False, **peer)
     if not on_cpu:
-        say("llama.cpp is left out, and so are 8 bits: they are compared on a CPU")
+        print_progress("llama.cpp is left out, and so are 8 bits: they are compared on a CPU")
     elif isinstance(place := place_of(arguments.llama_cpp), str):
-        say(f"llama.cpp is left out: {place}")
+        print_progress(f"llama.cpp is left out: {place}")
     elif importlib.util.find_spec("gguf") is None:
-        say("llama.cpp is left out: gguf, which writes its files, is not installed")
+        print_progress("llama.cpp is left out: gguf, which writes its files, is not installed")
     else:
         program = str(built(place, Path(folder)))
         for precision in ("float32", "bfloat16", *SAME_BITS):
             peer = {"shape": as_json(shape), "precision": precision, "program": program}
             enter(FROM_C, f"{PEERS}:llama_cpp", precision, **peer)
     for precision in ("float32", "bfloat16", *(SAME_BITS.values() if on_cpu else [])):
-        own = {"weights": precision, "device": arguments.device}
+        settings = {"weights": precision, "device": arguments.device}
         for name, native in (("pellucid without compiled code", False), ("pellucid", True)):
-            enter(name, f"{OURS}:pellucid", precision, native=native, **own)
+            enter(name, f"{PELLUCID}:pellucid", precision, native=native, **settings)
     only = arguments.only
-    return [one for one in entered if not only or any(part in one[0].name for part in only)]
+    return [
+        entry for entry in contestants if not only or any(part in entry[0].name for part in only)
+    ]
 
 
 def measure(shape: Shape, folder: str, arguments: argparse.Namespace) -> dict[str, Any]:
     """All turns, after parity."""
     prompt = zipf(shape.vocab, arguments.prompt).tolist()
     write_weights(shape, Path(folder), arguments.threads)
-    entered = contestants(shape, folder, prompt, arguments)
-    reading = Contestant("reading", f"{OURS}:reading", {"device": arguments.device})
-    everybody, together = [reading, *(one for one, _, _ in entered)], arguments.device == "cuda"
-    with started(everybody, arguments.threads, together=together) as workers:
+    entries = contestants(shape, folder, prompt, arguments)
+    reading = Contestant("reading", f"{PELLUCID}:reading", {"device": arguments.device})
+    everybody, concurrently = (
+        [reading, *(contestant for contestant, _, _ in entries)],
+        arguments.device == "cuda",
+    )
+    with started(everybody, arguments.threads, concurrently=concurrently) as workers:
         ids = {worker.name: worker.facts["ids"] for worker in workers[1:]}
         check_parity(ids)
         turns = in_turns(workers, arguments.turns, arguments.new_tokens)
-        held = {worker.name: worker.held_bytes for worker in workers}
+        held_bytes = {worker.name: worker.held_bytes for worker in workers}
     limits = turns.pop("reading")
     bandwidth = {
         clock: statistics.median(turn.found[clock] for turn in limits)
         for clock in ("best", "by_processor")
     }
-    precisions = {one.name: precision for one, precision, _ in entered}
+    precisions = {contestant.name: precision for contestant, precision, _ in entries}
     return {
         "shape": as_json(shape),
-        "said": shape.said(),
+        "said": shape.describe(),
         "bytes_per_second": bandwidth,
         "matrices": matrices(shape),
-        "same_first_tokens": agreement(ids, {c.name for c, _, shared in entered if shared}),
-        "held_bytes": held,
+        "same_first_tokens": agreement(ids, {c.name for c, _, shared in entries if shared}),
+        "held_bytes": held_bytes,
         "summary": summary(turns, precisions, matrices(shape), bandwidth),
-        "turns": {name: [vars(turn) for turn in of] for name, of in turns.items()},
+        "turns": {name: [vars(turn) for turn in turn_list] for name, turn_list in turns.items()},
     }
 
 
@@ -192,11 +201,11 @@ def agreement(ids: Mapping[str, Sequence[int]], shared: set[str]) -> dict[str, i
     reference = ids.get("pellucid, float32")
     if reference is None:
         return {}
-    found: dict[str, int] = {}
+    n_equal: dict[str, int] = {}
     for name in sorted(shared):
-        same = [a == b for a, b in zip(ids[name], reference, strict=True)]
-        found[name] = [*same, False].index(False)
-    return found
+        equals = [a == b for a, b in zip(ids[name], reference, strict=True)]
+        n_equal[name] = [*equals, False].index(False)
+    return n_equal
 
 
 def summary(
@@ -210,19 +219,19 @@ def summary(
     Without those whose time was lost in noise: in a turn, all tokens took no longer than the first.
     """
     turns = {
-        name: of
-        for name, of in turns.items()
-        if all(turn.found[clock] > 0 for turn in of for clock in ("wall", "processor"))
+        name: turn_list
+        for name, turn_list in turns.items()
+        if all(turn.found[clock] > 0 for turn in turn_list for clock in ("wall", "processor"))
     }
 
     def seconds(name: str, clock: str) -> list[float]:
         return [turn.found[clock] / turn.steps for turn in turns[name]]
 
-    found: dict[str, dict[str, Any]] = {}
+    summaries: dict[str, dict[str, Any]] = {}
     for name in turns:
         size = weights * BYTES[precisions[name]]
         wall, processor = (statistics.median(seconds(name, c)) for c in ("wall", "processor"))
-        found[name] = {
+        summaries[name] = {
             "precision": precisions[name],
             "tokens_per_second": 1 / wall,
             "processor_seconds": processor,
@@ -233,8 +242,8 @@ def summary(
             "faster_than": {
                 other: {
                     clock: statistics.median(
-                        theirs / own
-                        for theirs, own in zip(
+                        other_seconds / own_seconds
+                        for other_seconds, own_seconds in zip(
                             seconds(other, clock), seconds(name, clock), strict=True
                         )
                     )
@@ -244,36 +253,36 @@ def summary(
                 if other != name
             },
         }
-    return found
+    return summaries
 
 
-def table(found: Mapping[str, Any]) -> str:
+def table(results: Mapping[str, Any]) -> str:
     """Results as Markdown, below a line that says what was run."""
-    rows = found["summary"]
+    rows = results["summary"]
     lines = [
-        f"**Writing**: {found['said']}. {machine_line(found)}",
+        f"**Writing**: {results['said']}. {machine_line(results)}",
         "",
-        f"Memory is read at {found['bytes_per_second']['best'] / 1e9:.1f} GB/s (the median of what "
-        "was measured between the turns).",
+        f"Memory is read at {results['bytes_per_second']['best'] / 1e9:.1f} GB/s (the median "
+        "of what was measured between the turns).",
         "",
         "| | tokens/s | of the bandwidth | processor ms a token | pellucid at the same bits is "
         "faster by (by processor time) | ms until the first token | first tokens of float32 |",
         "|---|---|---|---|---|---|---|",
     ]
     for name, row in rows.items():
-        ours = rows.get(f"pellucid, {SAME_BITS.get(row['precision'], row['precision'])}")
+        pellucid_row = rows.get(f"pellucid, {SAME_BITS.get(row['precision'], row['precision'])}")
         ratio = ""
-        if ours is not None and name in ours["faster_than"]:
-            by = ours["faster_than"][name]
-            ratio = f"{by['wall']:.2f} ({by['processor']:.2f})"
-        same = found["same_first_tokens"].get(name, "")
+        if pellucid_row is not None and name in pellucid_row["faster_than"]:
+            ratios = pellucid_row["faster_than"][name]
+            ratio = f"{ratios['wall']:.2f} ({ratios['processor']:.2f})"
+        n_same = results["same_first_tokens"].get(name, "")
         name = name.replace("llama.cpp,", "llama.cpp through its Python binding,")
         lines.append(
             f"| {name} | {row['tokens_per_second']:.1f} | {row['share_of_bandwidth']:.0%} | "
             f"{row['processor_seconds'] * 1e3:.2f} | {ratio} | "
-            f"{row['prompt_seconds'] * 1e3:.1f} | {same} |"
+            f"{row['prompt_seconds'] * 1e3:.1f} | {n_same} |"
         )
-    lost = [name for name in found["turns"] if name not in rows]
+    lost = [name for name in results["turns"] if name not in rows]
     if lost:
         lines += ["", f"Lost in noise (more --new-tokens would tell): {'; '.join(lost)}."]
     return "\n".join(lines)

@@ -41,7 +41,7 @@ def huggingface(
 
     def write(prompt: list[int], n: int) -> list[int]:
         with torch.inference_mode():
-            found = model.generate(
+            ids = model.generate(
                 torch.tensor([prompt], device=device),
                 attention_mask=torch.ones(1, len(prompt), dtype=torch.long, device=device),
                 do_sample=False,
@@ -50,7 +50,7 @@ def huggingface(
                 pad_token_id=0,
                 **settings,
             )
-        return found[0, len(prompt) :].tolist()
+        return ids[0, len(prompt) :].tolist()
 
     return Writes(write, prompt)
 
@@ -70,8 +70,8 @@ def nanogpt(
 
     def write(prompt: list[int], n: int) -> list[int]:
         with torch.inference_mode():
-            found = model.generate(torch.tensor([prompt], device=device), n, top_k=1)
-        return found[0, len(prompt) :].tolist()
+            ids = model.generate(torch.tensor([prompt], device=device), n, top_k=1)
+        return ids[0, len(prompt) :].tolist()
 
     return Writes(write, prompt)
 
@@ -90,11 +90,11 @@ def litgpt(
         model.set_kv_cache(batch_size=1, device=torch.device(device))
         model.to(device, getattr(torch, precision))
         with torch.inference_mode():
-            found = generate(
+            ids = generate(
                 model, torch.tensor(prompt, device=device), size, temperature=0.0, top_k=1
             )
         model.clear_kv_cache()
-        return found[len(prompt) :].tolist()
+        return ids[len(prompt) :].tolist()
 
     return Writes(write, prompt)
 
@@ -110,8 +110,8 @@ def x_transformers(
 
     def write(prompt: list[int], n: int) -> list[int]:
         with torch.inference_mode():
-            given = torch.tensor([prompt], device=device)
-            return model.generate(given, n, temperature=0.0)[0].tolist()
+            prompt_ids = torch.tensor([prompt], device=device)
+            return model.generate(prompt_ids, n, temperature=0.0)[0].tolist()
 
     return Writes(write, prompt)
 
@@ -120,11 +120,11 @@ def llama_cpp(
     *, folder: str, prompt: list[int], shape: dict[str, Any], precision: str, program: str
 ) -> Writes:
     """Its C API in a loop of C, from a GGUF of the weights; greedy."""
-    given = Shape(**shape)
+    model_shape = Shape(**shape)
     file = Path(folder) / f"{precision}.gguf"
-    write_gguf(given, read(folder), file, precision)
+    write_gguf(model_shape, read(folder), file, precision)
     threads = int(os.environ["OMP_NUM_THREADS"])
-    return Writes(llama_loop.writer(Path(program), file, given.length, threads), prompt)
+    return Writes(llama_loop.writer(Path(program), file, model_shape.length, threads), prompt)
 
 
 #: From GGUF's names of a block's parts to Hugging Face's.
@@ -145,28 +145,28 @@ def write_gguf(shape: Shape, weights: dict[str, torch.Tensor], file: Path, preci
     kinds = gguf.GGMLQuantizationType
     names = {"float32": "F32", "bfloat16": "BF16"}
     kind = kinds[names.get(precision, precision.upper())]
-    out = gguf.GGUFWriter(file, "gpt2")
-    out.add_context_length(shape.length)
-    out.add_embedding_length(shape.width)
-    out.add_feed_forward_length(4 * shape.width)
-    out.add_block_count(shape.layers)
-    out.add_head_count(shape.heads)
-    out.add_layer_norm_eps(1e-5)
-    out.add_tokenizer_model("gpt2")
-    out.add_tokenizer_pre("gpt-2")
+    writer = gguf.GGUFWriter(file, "gpt2")
+    writer.add_context_length(shape.length)
+    writer.add_embedding_length(shape.width)
+    writer.add_feed_forward_length(4 * shape.width)
+    writer.add_block_count(shape.layers)
+    writer.add_head_count(shape.heads)
+    writer.add_layer_norm_eps(1e-5)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
     # it wants words for its ids; none is ever spelt
-    out.add_token_list([f"<{token}>" for token in range(shape.vocab)])
-    out.add_token_types([gguf.TokenType.NORMAL] * shape.vocab)
-    out.add_token_merges(["< 0"])
-    out.add_bos_token_id(0)
-    out.add_eos_token_id(0)
+    writer.add_token_list([f"<{token}>" for token in range(shape.vocab)])
+    writer.add_token_types([gguf.TokenType.NORMAL] * shape.vocab)
+    writer.add_token_merges(["< 0"])
+    writer.add_bos_token_id(0)
+    writer.add_eos_token_id(0)
 
     def add(name: str, tensor: torch.Tensor, *, rounded: bool) -> None:
         array = np.ascontiguousarray(tensor.float().numpy())
         if not rounded:
-            out.add_tensor(name, array)
+            writer.add_tensor(name, array)
         else:
-            out.add_tensor(name, gguf.quantize(array, kind), raw_dtype=kind)
+            writer.add_tensor(name, gguf.quantize(array, kind), raw_dtype=kind)
 
     add("token_embd.weight", weights["transformer.wte.weight"], rounded=True)
     add("position_embd.weight", weights["transformer.wpe.weight"], rounded=False)
@@ -177,7 +177,7 @@ def write_gguf(shape: Shape, weights: dict[str, torch.Tensor], file: Path, preci
                 tensor = weights[f"transformer.h.{layer}.{name}.{end}"]
                 matrix = tensor.ndim == 2
                 add(f"blk.{layer}.{part}.{end}", tensor.t() if matrix else tensor, rounded=matrix)
-    out.write_header_to_file()
-    out.write_kv_data_to_file()
-    out.write_tensors_to_file()
-    out.close()
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()

@@ -45,16 +45,16 @@ class Writes:
         self.facts: dict[str, Any] = {"ids": write(prompt, COMPARED)}
 
     def __call__(self, steps: int) -> dict[str, Any]:
-        first, more = timed(self.write, self.prompt, 1), timed(self.write, self.prompt, steps + 1)
-        return {"wall": more[0] - first[0], "processor": more[1] - first[1], "prompt": first[0]}
+        first, longer = timed(self.write, self.prompt, 1), timed(self.write, self.prompt, steps + 1)
+        return {"wall": longer[0] - first[0], "processor": longer[1] - first[1], "prompt": first[0]}
 
 
 def timed(write: Callable[[list[int], int], list[int]], prompt: list[int], n: int) -> list[float]:
     """Seconds by the clock and of the processor; all of them were written."""
     began, started = time.process_time(), time.perf_counter()
-    written = write(prompt, n)
+    ids = write(prompt, n)
     took = [time.perf_counter() - started, time.process_time() - began]
-    assert len(written) == n, f"{len(written)} tokens were written, and not {n}"
+    assert len(ids) == n, f"{len(ids)} tokens were written, and not {n}"
     return took
 
 
@@ -76,8 +76,8 @@ def pellucid(
         raise SystemExit("there is no compiled code: is there a C compiler?")
 
     def write(prompt: list[int], n: int) -> list[int]:
-        written = continue_ids(model, [prompt], Sampling(temperature=0))
-        return [token for (token,) in islice(written, n)]
+        token_rows = continue_ids(model, [prompt], Sampling(temperature=0))
+        return [token for (token,) in islice(token_rows, n)]
 
     return Writes(write, prompt)
 
@@ -97,10 +97,10 @@ def reading(*, device: str) -> Callable[[int], dict[str, Any]]:
         threads, best, by_processor = torch.get_num_threads(), 0.0, 0.0
         for _ in range(steps):
             began, started = time.process_time(), time.perf_counter()
-            found = loaded.sweep(words.data_ptr(), len(words), threads)
+            words_read = loaded.sweep(words.data_ptr(), len(words), threads)
             best = max(best, READ_BYTES / (time.perf_counter() - started))
             by_processor = max(by_processor, READ_BYTES / (time.process_time() - began) * threads)
-            assert found == len(words) // threads * threads
+            assert words_read == len(words) // threads * threads
         return {"best": best, "by_processor": by_processor}
 
     return sweep
@@ -108,6 +108,6 @@ def reading(*, device: str) -> Callable[[int], dict[str, Any]]:
 
 def reading_of_gpu(numbers: torch.Tensor, steps: int) -> dict[str, Any]:
     """The same of a GPU's memory, by torch's own sum."""
-    taken = [machine.timed(numbers.sum, "cuda") for _ in range(steps)]
-    best, by_processor = (READ_BYTES / min(clock) for clock in zip(*taken, strict=True))
+    clocks = [machine.timed(numbers.sum, "cuda") for _ in range(steps)]
+    best, by_processor = (READ_BYTES / min(clock) for clock in zip(*clocks, strict=True))
     return {"best": best, "by_processor": by_processor}

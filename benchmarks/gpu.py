@@ -31,7 +31,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from benchmarks.machine import has_cuda
-from benchmarks.workers import say
+from benchmarks.workers import print_progress
 
 ROOT = Path(__file__).parent.parent
 #: Differences of losses in nats, and with Muon: 4e-4 lie between float32 and bfloat16 on a CPU.
@@ -98,7 +98,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as weights:
         parts = commands(arguments, weights)
         failed = [part for part, command in parts.items() if not is_done(part, command)]
-    say(f"failed: {', '.join(failed) or 'nothing'}")
+    print_progress(f"failed: {', '.join(failed) or 'nothing'}")
     raise SystemExit(bool(failed))
 
 
@@ -124,33 +124,37 @@ def commands(arguments: argparse.Namespace, weights: str) -> dict[str, list[str]
 
 def is_done(part: str, words: list[str]) -> bool:
     """Run a part; whether it ended well and in time. No process of it is left."""
-    say(f"{part}: python -m {' '.join(words)}")
+    print_progress(f"{part}: python -m {' '.join(words)}")
     began = time.monotonic()
     process = subprocess.Popen([sys.executable, "-m", *words], cwd=ROOT, start_new_session=True)
     try:
         code = process.wait(LIMITS[part])
     except subprocess.TimeoutExpired:
-        say(f"{part}: stopped after {LIMITS[part]} s")
+        print_progress(f"{part}: stopped after {LIMITS[part]} s")
         return False
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    say(f"{part}: {'done' if code == 0 else 'failed'} after {time.monotonic() - began:.0f} s")
+    print_progress(
+        f"{part}: {'done' if code == 0 else 'failed'} after {time.monotonic() - began:.0f} s"
+    )
     return code == 0
 
 
 def differences(device: str) -> list[str]:
     """Train each of `AGREE` on the CPU and on the device; those whose losses do not agree."""
-    apart: list[str] = []
+    names: list[str] = []
     for name, choices in AGREE.items():
-        here, there = (losses(choices, where) for where in ("cpu", device))
-        gaps = [abs(a - b) for a, b in zip(here, there, strict=True)]
-        say(f"{name}: losses on {device} from the CPU's: {', '.join(f'{g:.1e}' for g in gaps)}")
+        cpu_losses, device_losses = (losses(choices, place) for place in ("cpu", device))
+        gaps = [abs(a - b) for a, b in zip(cpu_losses, device_losses, strict=True)]
+        print_progress(
+            f"{name}: losses on {device} from the CPU's: {', '.join(f'{g:.1e}' for g in gaps)}"
+        )
         tolerance = MUON_TOLERANCE if name == "muon" else TOLERANCE
         if not all(gap <= tolerance for gap in gaps):  # one that is no number is too large, too
-            apart.append(name)
-    return apart
+            names.append(name)
+    return names
 
 
 def losses(choices: dict[str, object], device: str) -> list[float]:
@@ -161,7 +165,7 @@ def losses(choices: dict[str, object], device: str) -> list[float]:
     from pellucid.training.events import Event, Logged
 
     torch.set_float32_matmul_precision("highest")
-    heard: list[Event] = []
+    events: list[Event] = []
     settings = [*SHORT, *choices.get("settings", [])]
     with tempfile.TemporaryDirectory() as folder:
         pellucid.train(
@@ -170,10 +174,10 @@ def losses(choices: dict[str, object], device: str) -> list[float]:
             steps=4,
             device=device,
             show=False,
-            observers=[heard.append],
+            observers=[events.append],
             **{**choices, "settings": settings},
         )
-    return [loss for event in heard if isinstance(event, Logged) for loss in event.losses]
+    return [loss for event in events if isinstance(event, Logged) for loss in event.losses]
 
 
 if __name__ == "__main__":

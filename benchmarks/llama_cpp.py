@@ -44,11 +44,11 @@ def place_of(checkout: Path | None) -> Place | str:
 
 
 def _installed() -> Path | None:
-    found = importlib.util.find_spec("llama_cpp")
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec("llama_cpp")
+    if spec is None or spec.origin is None:
         return None
     # its wheel puts the headers beside the package
-    package = Path(found.origin).parent
+    package = Path(spec.origin).parent
     return package.parent if (package.parent / "include" / "llama.h").is_file() else package
 
 
@@ -61,15 +61,15 @@ def built(place: Place, folder: Path) -> Path:
     compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         raise SystemExit("llama.cpp is called from C, and there is no C compiler: set CC")
-    out, home = folder / "llama_loop.so", place.library.parent
-    command = [compiler, "-O2", "-shared", "-fPIC", "-o", str(out), str(SOURCE)]
+    program, home = folder / "llama_loop.so", place.library.parent
+    command = [compiler, "-O2", "-shared", "-fPIC", "-o", str(program), str(SOURCE)]
     command += [f"-I{headers}" for headers in place.headers]
     command += [f'-DLIBRARY_HOME="{home}"']
     command += [f"-L{home}", "-lllama", "-lggml", f"-Wl,-rpath,{home}", f"-Wl,-rpath-link,{home}"]
-    made = subprocess.run(command, capture_output=True, text=True, check=False)
-    if made.returncode:
-        raise SystemExit(f"llama_loop.c does not fit this llama.cpp:\n{made.stderr}")
-    return out
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    if process.returncode:
+        raise SystemExit(f"llama_loop.c does not fit this llama.cpp:\n{process.stderr}")
+    return program
 
 
 def writer(
@@ -83,17 +83,23 @@ def writer(
     loop = ctypes.CDLL(str(program))
     loop.writer_open.argtypes = [ctypes.c_char_p, ctypes.c_int32, ctypes.c_int32]
     loop.writer_open.restype = ctypes.c_void_p
-    many = ctypes.POINTER(ctypes.c_int32)
-    loop.writer_write.argtypes = [ctypes.c_void_p, many, ctypes.c_int32, ctypes.c_int32, many]
+    int_pointer = ctypes.POINTER(ctypes.c_int32)
+    loop.writer_write.argtypes = [
+        ctypes.c_void_p,
+        int_pointer,
+        ctypes.c_int32,
+        ctypes.c_int32,
+        int_pointer,
+    ]
     opened = loop.writer_open(str(file).encode(), length, threads)
     if opened is None:
         raise SystemExit(f"llama.cpp does not read {file}")
 
     def write(prompt: Sequence[int], n: int) -> list[int]:
-        given, written = (ctypes.c_int32 * len(prompt))(*prompt), (ctypes.c_int32 * n)()
-        count = loop.writer_write(opened, given, len(prompt), n, written)
+        prompt_ids, new_ids = (ctypes.c_int32 * len(prompt))(*prompt), (ctypes.c_int32 * n)()
+        count = loop.writer_write(opened, prompt_ids, len(prompt), n, new_ids)
         if count != n:
             raise SystemExit(f"llama.cpp wrote {count} of {n} tokens")
-        return list(written)
+        return list(new_ids)
 
     return write

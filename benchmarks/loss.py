@@ -27,9 +27,18 @@ from typing import Any
 
 from benchmarks.machine import best_of, header, limits_contestant, write
 from benchmarks.train_table import limits_line, machine_line
-from benchmarks.workers import Contestant, Turn, Worker, in_turns, ratio, say, seconds, started
+from benchmarks.workers import (
+    Contestant,
+    Turn,
+    Worker,
+    in_turns,
+    print_progress,
+    ratio,
+    seconds,
+    started,
+)
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 MAKE = "benchmarks.loss_contestants"
 REFERENCE = "linear and cross_entropy"
 KINDS = {
@@ -52,21 +61,21 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--compiled", action="store_true")
     parser.add_argument("--settled", action="store_true")
-    parser.add_argument("--out", type=Path, default=HERE / "results")
+    parser.add_argument("--out", type=Path, default=FOLDER / "results")
     arguments = parser.parse_args()
-    found = header("benchmarks.loss", parser, arguments)
-    found |= {"settled": arguments.settled, "width": arguments.width, "cases": []}
+    results = header("benchmarks.loss", parser, arguments)
+    results |= {"settled": arguments.settled, "width": arguments.width, "cases": []}
     for vocab in arguments.vocab:
         for rows in arguments.rows:
-            found["cases"].append(measure(vocab, rows, arguments))
+            results["cases"].append(measure(vocab, rows, arguments))
     name = "loss-settled" if arguments.settled else "loss"
-    write(found, arguments.out, name)
-    print(tables(found))
+    write(results, arguments.out, name)
+    print(tables(results))
 
 
 def measure(vocab: int, rows: int, arguments: argparse.Namespace) -> dict[str, Any]:
     """All turns of one size."""
-    say(f"vocabulary {vocab:,}, {rows:,} rows")
+    print_progress(f"vocabulary {vocab:,}, {rows:,} rows")
     size = {"vocab": vocab, "rows": rows, "width": arguments.width}
     kinds = dict(KINDS) | ({"compiled": f"{REFERENCE}, compiled"} if arguments.compiled else {})
     with tempfile.TemporaryDirectory() as folder:
@@ -76,24 +85,24 @@ def measure(vocab: int, rows: int, arguments: argparse.Namespace) -> dict[str, A
             pass  # it is written where it is made
         first: dict[str, Turn] = {}
         turns: dict[str, list[Turn]] = {"limits": []}
-        held: dict[str, int] = {}
+        held_bytes: dict[str, int] = {}
         # one dtype after another: with kept memory, the logits of all of them fill 24 GB
         for dtype in arguments.dtypes:
-            entered = [
+            contestants = [
                 Contestant(
-                    f"{said}, {dtype}",
+                    f"{label}, {dtype}",
                     f"{MAKE}:contestant",
                     {"file": file, "kind": kind, "dtype": dtype},
-                    settled=arguments.settled,
+                    allocator_settled=arguments.settled,
                 )
-                for kind, said in kinds.items()
+                for kind, label in kinds.items()
             ]
-            with started([limits_contestant(), *entered], arguments.threads) as workers:
+            with started([limits_contestant(), *contestants], arguments.threads) as workers:
                 first |= warmed(workers, arguments.settled)
-                own = in_turns(workers, arguments.turns, 1)
-                held |= {worker.name: worker.held_bytes for worker in workers}
-            turns["limits"] += own.pop("limits")
-            turns |= own
+                own_turns = in_turns(workers, arguments.turns, 1)
+                held_bytes |= {worker.name: worker.held_bytes for worker in workers}
+            turns["limits"] += own_turns.pop("limits")
+            turns |= own_turns
     limits = best_of(turns.pop("limits"))
     flops = 6 * vocab * rows * arguments.width
     return size | {
@@ -101,21 +110,23 @@ def measure(vocab: int, rows: int, arguments: argparse.Namespace) -> dict[str, A
         "limits": limits,
         "summary": {
             name: {
-                "seconds": seconds(own),
-                "processor_seconds": seconds(own, "processor"),
+                "seconds": seconds(own_turns),
+                "processor_seconds": seconds(own_turns, "processor"),
                 "faster_than_naive": faster(turns, name, "wall"),
                 "faster_than_naive_by_processor": faster(turns, name, "processor"),
-                "share_of_peak": flops / seconds(own) / limits["best"][name.rpartition(", ")[2]],
-                "extra_bytes": own[-1].peak_bytes - held[name],
+                "share_of_peak": flops
+                / seconds(own_turns)
+                / limits["best"][name.rpartition(", ")[2]],
+                "extra_bytes": own_turns[-1].peak_bytes - held_bytes[name],
                 **first[name].found,
             }
-            for name, own in turns.items()
+            for name, own_turns in turns.items()
         },
-        "turns": {name: [vars(turn) for turn in own] for name, own in turns.items()},
+        "turns": {name: [vars(turn) for turn in own_turns] for name, own_turns in turns.items()},
     }
 
 
-def warmed(workers: Sequence[Worker], settled: bool) -> dict[str, Turn]:
+def warmed(workers: Sequence[Worker], allocator_settled: bool) -> dict[str, Turn]:
     """The first update of each.
 
     What keeps its memory does three more: it comes to rest after a few. The limits, which come
@@ -123,7 +134,7 @@ def warmed(workers: Sequence[Worker], settled: bool) -> dict[str, Turn]:
     """
     first = {worker.name: worker.work(1) for worker in workers}
     for worker in workers[1:]:
-        if settled and first[worker.name].wall < 10:
+        if allocator_settled and first[worker.name].wall < 10:
             worker.work(3)
     return first
 
@@ -134,29 +145,31 @@ def faster(turns: dict[str, list[Turn]], name: str, clock: str) -> float:
     return ratio(turns[naive], turns[name], clock)
 
 
-def tables(found: dict[str, Any]) -> str:
+def tables(results: dict[str, Any]) -> str:
     """The results as Markdown."""
-    settings = "pellucid's command line's" if found["settled"] else "the system's"
-    parts = [f"{machine_line(found)} Allocator settings: {settings}, for all."]
-    for case in found["cases"]:
+    settings = "pellucid's command line's" if results["settled"] else "the system's"
+    parts = [f"{machine_line(results)} Allocator settings: {settings}, for all."]
+    for case in results["cases"]:
         parts.append(
             f"**Vocabulary {case['vocab']:,}, {case['rows']:,} rows of {case['width']}**. "
             f"{limits_line(case['limits'])} Products: {case['flops'] / 1e9:,.0f} GFLOP.\n\n"
             "| | ms | faster than naive (by processor time) | share of peak | extra MB "
             "| loss off by | gradient off by, states | matrix |\n"
             "|---|---|---|---|---|---|---|---|\n"
-            + "\n".join(row(name, one) for name, one in case["summary"].items())
+            + "\n".join(row(name, figures) for name, figures in case["summary"].items())
         )
     return "\n\n".join(parts)
 
 
-def row(name: str, one: dict[str, Any]) -> str:
+def row(name: str, figures: dict[str, Any]) -> str:
     """A contestant's line; gradients are off by a share of the reference's norm."""
-    by_processor = one["faster_than_naive_by_processor"]
+    by_processor = figures["faster_than_naive_by_processor"]
     return (
-        f"| {name} | {one['seconds'] * 1e3:,.0f} | {one['faster_than_naive']:.2f} "
-        f"({by_processor:.2f}) | {one['share_of_peak']:.0%} | {one['extra_bytes'] / 1e6:,.0f} | "
-        f"{one['loss_error']:.1e} | {one['states_error']:.1e} | {one['matrix_error']:.1e} |"
+        f"| {name} | {figures['seconds'] * 1e3:,.0f} | {figures['faster_than_naive']:.2f} "
+        f"({by_processor:.2f}) | {figures['share_of_peak']:.0%} | "
+        f"{figures['extra_bytes'] / 1e6:,.0f} | "
+        f"{figures['loss_error']:.1e} | {figures['states_error']:.1e} | "
+        f"{figures['matrix_error']:.1e} |"
     )
 
 

@@ -36,10 +36,10 @@ def contestant(*, file: str, kind: str, dtype: str) -> Callable[[int], dict[str,
     The inputs are read from the reference's file: drawing them would leave memory behind that is
     free, and be counted as held.
     """
-    with safe_open(file, framework="pt") as given:
-        targets = given.get_tensor("targets")
+    with safe_open(file, framework="pt") as inputs_file:
+        targets = inputs_file.get_tensor("targets")
         states, matrix = (
-            given.get_tensor(name).to(getattr(torch, dtype), copy=True).requires_grad_()
+            inputs_file.get_tensor(name).to(getattr(torch, dtype), copy=True).requires_grad_()
             for name in ("inputs.states", "inputs.matrix")
         )
     loss_of, compared = KINDS[kind](), False
@@ -56,28 +56,30 @@ def contestant(*, file: str, kind: str, dtype: str) -> Callable[[int], dict[str,
         compared = True
         assert states.grad is not None
         assert matrix.grad is not None
-        with safe_open(file, framework="pt") as given:
-            known = {name: given.get_tensor(name) for name in ("loss", "states", "matrix")}
-        return errors(known, loss.detach(), states.grad, matrix.grad)
+        with safe_open(file, framework="pt") as inputs_file:
+            reference_values = {
+                name: inputs_file.get_tensor(name) for name in ("loss", "states", "matrix")
+            }
+        return errors(reference_values, loss.detach(), states.grad, matrix.grad)
 
     return work
 
 
 def errors(
-    known: dict[str, Tensor], loss: Tensor, states: Tensor, matrix: Tensor
+    reference_values: dict[str, Tensor], loss: Tensor, states: Tensor, matrix: Tensor
 ) -> dict[str, Any]:
     """How far from the reference: the loss in nats, gradients as a share of the known norm."""
     return {
         "loss": float(loss),
         "loss_dtype": str(loss.dtype).removeprefix("torch."),
-        "loss_error": abs(float(loss) - float(known["loss"])),
-        "states_error": off(states, known["states"]),
-        "matrix_error": off(matrix[:COMPARED], known["matrix"]),
+        "loss_error": abs(float(loss) - float(reference_values["loss"])),
+        "states_error": relative_distance(states, reference_values["states"]),
+        "matrix_error": relative_distance(matrix[:COMPARED], reference_values["matrix"]),
     }
 
 
-def off(found: Tensor, known: Tensor) -> float:
-    return float((found.double() - known).norm() / known.norm())
+def relative_distance(tensor: Tensor, reference_value: Tensor) -> float:
+    return float((tensor.double() - reference_value).norm() / reference_value.norm())
 
 
 def naive() -> Loss:
@@ -137,10 +139,12 @@ def reference(*, vocab: int, rows: int, width: int, file: str) -> Callable[[int]
         part = slice(start, start + 128)
         logits = states[part] @ matrix.T
         loss += F.cross_entropy(logits, targets[part], reduction="sum") / rows
-        apart = logits.softmax(-1)
-        apart[torch.arange(len(apart)), targets[part]] -= 1
-        by_states[part] = apart @ matrix / rows
-        by_matrix += apart[:, :COMPARED].T @ states[part] / rows
-    known = {"loss": loss, "states": by_states, "matrix": by_matrix, "targets": targets}
-    save_file(known | {"inputs.states": narrow_states, "inputs.matrix": narrow_matrix}, file)
+        errors_by_logit = logits.softmax(-1)
+        errors_by_logit[torch.arange(len(errors_by_logit)), targets[part]] -= 1
+        by_states[part] = errors_by_logit @ matrix / rows
+        by_matrix += errors_by_logit[:, :COMPARED].T @ states[part] / rows
+    reference_values = {"loss": loss, "states": by_states, "matrix": by_matrix, "targets": targets}
+    save_file(
+        reference_values | {"inputs.states": narrow_states, "inputs.matrix": narrow_matrix}, file
+    )
     return lambda steps: {}

@@ -21,7 +21,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.workers import Contestant, Turn, say
+from benchmarks.workers import Contestant, Turn, print_progress
 
 if TYPE_CHECKING:
     import torch
@@ -41,7 +41,7 @@ def machine() -> dict[str, Any]:
 
     from pellucid.machine import processor_name
 
-    found: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "processor": processor_name(),
         "cores": os.cpu_count(),
         "capability": torch.backends.cpu.get_cpu_capability(),
@@ -51,8 +51,8 @@ def machine() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.release().partition('-')[0]}",
     }
     if torch.cuda.is_available():
-        found["gpu"] = torch.cuda.get_device_name()
-    return found
+        facts["gpu"] = torch.cuda.get_device_name()
+    return facts
 
 
 def available_bytes() -> int:
@@ -74,10 +74,10 @@ def commit(checkout: Path) -> str:
     """The commit of a checkout, and whether there is more in it than that commit."""
 
     def git(*words: str) -> str:
-        done = subprocess.run(
+        process = subprocess.run(
             ["git", "-C", str(checkout), *words], capture_output=True, text=True, check=False
         )
-        return done.stdout.strip()
+        return process.stdout.strip()
 
     if git("rev-parse", "--show-prefix"):  # a folder in a checkout of something else
         return "no git checkout"
@@ -91,7 +91,7 @@ def header(
     """What stands above every file of results; `arguments` have the number of `threads`."""
     return {
         "date": datetime.now().strftime("%Y-%m-%d"),
-        "command": shlex.join(("python", "-m", module, *given(parser, arguments))),
+        "command": shlex.join(("python", "-m", module, *flags_of(parser, arguments))),
         "commit": commit(Path(__file__).parent.parent),
         "machine": machine(),
         "threads": arguments.threads,
@@ -99,28 +99,28 @@ def header(
     }
 
 
-def given(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> list[str]:
+def flags_of(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> list[str]:
     """The flags that are not as they are by default, as anybody would give them again.
 
     Of a path its last name: where it stood is this machine's affair.
     """
-    said: list[str] = []
+    flags: list[str] = []
     for name, value in vars(arguments).items():
         if value == parser.get_default(name) or name in ("out", "weights"):
             continue
-        said.append(f"--{name.replace('_', '-')}")
+        flags.append(f"--{name.replace('_', '-')}")
         if value is not True:
             values = value if isinstance(value, list) else [value]
-            said += [one.name if isinstance(one, Path) else str(one) for one in values]
-    return said
+            flags += [item.name if isinstance(item, Path) else str(item) for item in values]
+    return flags
 
 
-def write(found: Mapping[str, Any], folder: Path, name: str) -> None:
+def write(results: Mapping[str, Any], folder: Path, name: str) -> None:
     """Keep results as a dated file."""
     folder.mkdir(parents=True, exist_ok=True)
-    file = folder / f"{name}-{found['date']}.json"
-    file.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    say(f"wrote {file.name}")
+    file = folder / f"{name}-{results['date']}.json"
+    file.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    print_progress(f"wrote {file.name}")
 
 
 def limits_contestant(device: str = "cpu") -> Contestant:
@@ -186,8 +186,8 @@ def timed(call: Callable[[], torch.Tensor], kind: str) -> tuple[float, float]:
 
 def best_of(turns: Iterable[Turn]) -> dict[str, Mapping[str, float]]:
     """The limits over all turns of `limits`: FLOP/s and bytes/s, by the clock and by processor."""
-    found = [turn.found for turn in turns]
+    limits = [turn.found for turn in turns]
     return {
-        clock: {name: max(one[clock][name] for one in found) for name in found[0][clock]}
+        clock: {name: max(limit[clock][name] for limit in limits) for name in limits[0][clock]}
         for clock in ("best", "by_processor")
     }

@@ -41,7 +41,7 @@ EQUIVALENT = Path(__file__).with_name("mutants_equivalent.json")
 ROOMS = ("maths", "optim", "objectives", "training", "data", "checkpoints")
 
 #: Tests that take long and compute nothing of the room that another one does not.
-LEFT_OUT = {
+IGNORED_TESTS = {
     "maths": [
         "--deselect=tests/maths/test_checks.py::test_checks_break_no_graph_of_a_compiler",
         "--ignore=tests/maths/test_bodies.py",
@@ -62,7 +62,7 @@ NEAREST = {
     ),
 }
 #: Tests outside a room's folder that hold what is in the room.
-BESIDE = {"checkpoints": ["tests/saved_runs/test_half_precision.py"]}
+TESTS_OF_OTHER_ROOMS = {"checkpoints": ["tests/saved_runs/test_half_precision.py"]}
 #: Processor seconds after which a test, or the start of all of them, counts as one that does not
 #: end. One that only waits has five times as long, by the clock.
 LIMIT = 120
@@ -115,11 +115,11 @@ def equivalent(mutant: Mutant) -> str | None:
     """The reason why a change changes nothing, by a rule or by the list; None if there is none."""
     if mutant.before.startswith("assert_never("):
         return "the type checker proves that the line is never reached"
-    return _listed().get(mutant.key)
+    return _equivalents().get(mutant.key)
 
 
 @functools.cache
-def _listed() -> dict[str, str]:
+def _equivalents() -> dict[str, str]:
     return json.loads(EQUIVALENT.read_text(encoding="utf-8"))
 
 
@@ -136,8 +136,8 @@ def nearest(file: str) -> tuple[str, ...]:
 def room_tests(file: str) -> list[str]:
     """Arguments of pytest: the tests of a source file's room, the nearest ones first."""
     room = file.partition("/")[0]
-    names = [*nearest(file), *_by_closeness(file), *BESIDE.get(room, [])]
-    return [*dict.fromkeys(names), *LEFT_OUT.get(room, [])]
+    names = [*nearest(file), *_by_closeness(file), *TESTS_OF_OTHER_ROOMS.get(room, [])]
+    return [*dict.fromkeys(names), *IGNORED_TESTS.get(room, [])]
 
 
 @functools.cache
@@ -166,7 +166,7 @@ def _by_closeness(file: str) -> list[str]:
 
 
 def _runs(file: Path) -> bool:
-    options = LEFT_OUT.get(file.relative_to(ROOT / "tests").parts[0], [])
+    options = IGNORED_TESTS.get(file.relative_to(ROOT / "tests").parts[0], [])
     ignored = f"--ignore={file.relative_to(ROOT).as_posix()}" in options
     return not ignored and "parity" not in file.name
 
@@ -211,12 +211,12 @@ class Copy:
                 file.write_bytes(source)
 
     def _run(self, arguments: Sequence[str], *, caches: bool) -> tuple[Result, list[str]]:
-        begun, failed = self.root / "begun.txt", self.root / "failed.txt"
-        begun.unlink(missing_ok=True)
-        failed.unlink(missing_ok=True)
+        begun_file, failed_file = self.root / "begun.txt", self.root / "failed.txt"
+        begun_file.unlink(missing_ok=True)
+        failed_file.unlink(missing_ok=True)
         child = os.fork()
         if child == 0:
-            _test(self.root, arguments, _Notes(begun, failed), caches=caches)
+            _test(self.root, arguments, _Notes(begun_file, failed_file), caches=caches)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         if code == 5:  # pytest's word for: no test ran
             raise SystemExit(f"no test ran: pytest {' '.join(arguments)}")
@@ -225,8 +225,8 @@ class Copy:
         if -code in (signal.SIGPROF, signal.SIGALRM):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child, signal.SIGKILL)  # what the test had started
-            return "timeout", _lines(begun)
-        return "killed", _lines(failed) or _lines(begun)
+            return "timeout", _lines(begun_file)
+        return "killed", _lines(failed_file) or _lines(begun_file)
 
 
 def _lines(file: Path) -> list[str]:
@@ -236,8 +236,8 @@ def _lines(file: Path) -> list[str]:
 class _Notes:
     """A plugin of pytest that notes which test runs and which one failed."""
 
-    def __init__(self, begun: Path, failed: Path) -> None:
-        self._begun, self._failed = begun, failed
+    def __init__(self, begun_file: Path, failed_file: Path) -> None:
+        self._begun_file, self._failed_file = begun_file, failed_file
         self._start_clock()
 
     def _start_clock(self) -> None:
@@ -247,15 +247,15 @@ class _Notes:
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self._start_clock()
-        self._begun.write_text(nodeid, "utf-8")
+        self._begun_file.write_text(nodeid, "utf-8")
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         if report.failed:
-            self._failed.write_text(report.nodeid, "utf-8")
+            self._failed_file.write_text(report.nodeid, "utf-8")
 
     def pytest_collectreport(self, report: Any) -> None:
         if report.failed:
-            self._failed.write_text(report.nodeid, "utf-8")
+            self._failed_file.write_text(report.nodeid, "utf-8")
 
 
 def _test(root: Path, arguments: Sequence[str], notes: _Notes, *, caches: bool) -> None:
@@ -306,7 +306,7 @@ def measure(mutants: Sequence[Mutant], seconds: float | None = None) -> list[Out
     import torch
 
     torch.set_num_threads(1)
-    begun = time.monotonic()
+    clock_started = time.monotonic()
     outcomes: list[Outcome] = []
     with tempfile.TemporaryDirectory() as folder:
         copy = Copy(Path(folder))
@@ -315,7 +315,7 @@ def measure(mutants: Sequence[Mutant], seconds: float | None = None) -> list[Out
         _must_pass(copy, ["--collect-only", *(f"tests/{room}" for room in sorted(rooms))])
         noticed: set[str] = set()
         for mutant in mutants:
-            if seconds is not None and time.monotonic() - begun > seconds:
+            if seconds is not None and time.monotonic() - clock_started > seconds:
                 break
             start = time.monotonic()
             result: Result = "equivalent"
@@ -359,13 +359,13 @@ def main() -> None:
         "command": " ".join(["python -m benchmarks.mutation", *sys.argv[1:]])
     }
     rooms, count, seed = arguments.rooms, arguments.mutants, arguments.seed
-    drawn = {room: draw(room, count, seed) for room in rooms}
+    mutants_by_room = {room: draw(room, count, seed) for room in rooms}
     if arguments.together:
         shares = (
             draw(room, len(range(i, count, len(rooms))), seed) for i, room in enumerate(rooms)
         )
-        drawn = {" ".join(rooms): [mutant for share in shares for mutant in share]}
-    for name, mutants in drawn.items():
+        mutants_by_room = {" ".join(rooms): [mutant for share in shares for mutant in share]}
+    for name, mutants in mutants_by_room.items():
         if arguments.list:
             print(*(f"{mutant.key} ({mutant.line})" for mutant in mutants), sep="\n")
             continue

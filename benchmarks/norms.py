@@ -35,7 +35,7 @@ from pellucid.config import run_from_table
 from pellucid.model import LayerNorm, RMSNorm, Transformer, assemble
 from pellucid.presets import find
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 SHAPES = [(8, 128, 128), (8, 256, 768), (2, 256, 4096)]
 NORMS = {
     "LayerNorm": '{kind = "LayerNorm", eps = 1e-5, bias = true}',
@@ -62,14 +62,14 @@ def main() -> None:
         "date": time.strftime("%Y-%m-%d"),
         "machine": machine(),
         "load_at_start": os.getloadavg(),
-        "norm_alone": [alone(shape, arguments.repeats) for shape in SHAPES],
+        "norm_alone": [measure_norm(shape, arguments.repeats) for shape in SHAPES],
         "whole_model": whole_model(arguments.repeats),
         "steps": arguments.steps,
         "changed_in_nano": SMALL,
         "trained": trained(arguments.seeds, arguments.steps),
         "load_at_end": os.getloadavg(),
     }
-    file = HERE / "results" / f"norms-{results['date']}.json"
+    file = FOLDER / "results" / f"norms-{results['date']}.json"
     file.parent.mkdir(exist_ok=True)
     file.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     print(table(results))
@@ -77,20 +77,20 @@ def main() -> None:
 
 def timed(sides: dict[str, Callable[[], object]], repeats: int) -> dict[str, list[float]]:
     """Quartiles of the processor's milliseconds of each side, taken in turn."""
-    taken: dict[str, list[float]] = {name: [] for name in sides}
+    milliseconds: dict[str, list[float]] = {name: [] for name in sides}
     for repeat in range(repeats + 3):
         for name, call in sides.items():
             started = time.process_time()
             call()
             if repeat >= 3:
-                taken[name].append((time.process_time() - started) * 1e3)
+                milliseconds[name].append((time.process_time() - started) * 1e3)
     return {
         name: [float(f"{q:.4g}") for q in statistics.quantiles(ms, n=4)]
-        for name, ms in taken.items()
+        for name, ms in milliseconds.items()
     }
 
 
-def alone(shape: tuple[int, ...], repeats: int) -> dict[str, Any]:
+def measure_norm(shape: tuple[int, ...], repeats: int) -> dict[str, Any]:
     """The norm by itself, in float32, as the models use it; and both as plain lines of torch."""
     torch.manual_seed(0)
     x, grad = torch.randn(shape, requires_grad=True), torch.randn(shape)
@@ -111,11 +111,11 @@ def alone(shape: tuple[int, ...], repeats: int) -> dict[str, Any]:
         "RMSNorm, step by step": rms_step_by_step,
     }
 
-    def both_ways(norm: Callable[[Tensor], Tensor]) -> None:
+    def forward_and_backward(norm: Callable[[Tensor], Tensor]) -> None:
         for _ in range(5):
             norm(x).backward(grad)
 
-    calls = {name: lambda norm=norm: both_ways(norm) for name, norm in norms.items()}
+    calls = {name: lambda norm=norm: forward_and_backward(norm) for name, norm in norms.items()}
     return {"shape": shape, "milliseconds_of_5": timed(calls, repeats)}
 
 
@@ -130,26 +130,28 @@ def whole_model(repeats: int) -> dict[str, Any]:
     """Forward, loss and backward of the small transformer on a batch of random ids."""
     ids = torch.randint(1024, (8, 128), generator=torch.Generator().manual_seed(0))
 
-    def both_ways(model: Transformer) -> None:
+    def forward_and_backward(model: Transformer) -> None:
         logits: Tensor = model(ids)
         nn.functional.cross_entropy(logits.flatten(0, 1), ids.flatten()).backward()
 
     models = {name: small(name) for name in NORMS}
-    calls = {name: lambda model=model: both_ways(model) for name, model in models.items()}
+    calls = {
+        name: lambda model=model: forward_and_backward(model) for name, model in models.items()
+    }
     return {"milliseconds": timed(calls, repeats)}
 
 
 def trained(seeds: list[int], steps: int) -> list[dict[str, Any]]:
     """The final held-out loss of each norm with each seed."""
-    found: list[dict[str, Any]] = []
+    runs: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as scratch:
         config = Path(scratch) / "base.toml"
         config.write_text('base = "nano"\n', encoding="utf-8")
         for seed in seeds:
             for name, norm in NORMS.items():
-                out = Path(scratch) / f"{name}-{seed}"
+                run_folder = Path(scratch) / f"{name}-{seed}"
                 words = ["train", "--config", str(config), "--seed", str(seed), "--json"]
-                words += ["--steps", str(steps), "--out", str(out)]
+                words += ["--steps", str(steps), "--out", str(run_folder)]
                 for key, value in {**SMALL, "model.decoder.norm": norm}.items():
                     words += ["--set", f"{key}={value}"]
                 before = os.times().children_user
@@ -159,14 +161,14 @@ def trained(seeds: list[int], steps: int) -> list[dict[str, Any]]:
                     capture_output=True,
                     env={**os.environ, "PELLUCID_CACHE": f"{scratch}/cache"},
                 )
-                said = f"{time.strftime('%H:%M:%S')} {name}, seed {seed}"
-                loss = last_loss(out / "metrics.jsonl")
+                label = f"{time.strftime('%H:%M:%S')} {name}, seed {seed}"
+                loss = last_loss(run_folder / "metrics.jsonl")
                 seconds = os.times().children_user - before
-                print(f"{said}: {loss:.4f} bits per byte, {seconds:.0f} s", file=sys.stderr)
-                found.append(
+                print(f"{label}: {loss:.4f} bits per byte, {seconds:.0f} s", file=sys.stderr)
+                runs.append(
                     {"norm": name, "seed": seed, "bits_per_byte": loss, "processor_s": seconds}
                 )
-    return found
+    return runs
 
 
 def last_loss(metrics: Path) -> float:
@@ -180,11 +182,11 @@ def table(results: dict[str, Any]) -> str:
     rows = [(f"norm alone, {r['shape']}", r["milliseconds_of_5"]) for r in results["norm_alone"]]
     rows.append(("whole model", results["whole_model"]["milliseconds"]))
     lines = ["| | LayerNorm ms | RMSNorm ms | RMSNorm / LayerNorm |", "|---|---|---|---|"]
-    for name, taken in rows:
-        for how in ("", ", step by step"):
-            if f"LayerNorm{how}" in taken:
-                layer, rms = taken[f"LayerNorm{how}"][1], taken[f"RMSNorm{how}"][1]
-                lines.append(f"| {name}{how} | {layer:.2f} | {rms:.2f} | {rms / layer:.2f} |")
+    for name, times in rows:
+        for suffix in ("", ", step by step"):
+            if f"LayerNorm{suffix}" in times:
+                layer, rms = times[f"LayerNorm{suffix}"][1], times[f"RMSNorm{suffix}"][1]
+                lines.append(f"| {name}{suffix} | {layer:.2f} | {rms:.2f} | {rms / layer:.2f} |")
     for name in NORMS:
         losses = [run["bits_per_byte"] for run in results["trained"] if run["norm"] == name]
         lines.append(f"\n{name}: {', '.join(f'{loss:.4f}' for loss in losses)} bits per byte")

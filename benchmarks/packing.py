@@ -35,7 +35,7 @@ from pellucid.presets import find
 from pellucid.runs.prepare_text import ready_text
 from pellucid.training.step import autocast
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 CPU = torch.device("cpu")
 
 
@@ -52,7 +52,7 @@ def main() -> None:
         "load": os.getloadavg()[0],
         "updates": arguments.updates,
     }
-    file = HERE / "results" / f"packing-{results['date']}.json"
+    file = FOLDER / "results" / f"packing-{results['date']}.json"
     file.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(results, indent=1))
 

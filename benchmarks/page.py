@@ -32,7 +32,7 @@ from pellucid.runs import Run, load
 from pellucid.web import Reading, Session, one_page, open_session
 from pellucid.web.requests import PageRequest
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 SENTENCE = "My name is Varun & I am from Mumbai"
 #: Milliseconds that opening a chapter of the default model may take.
 GOAL = 100
@@ -48,13 +48,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--html", action="store_true", help="time the one-file page too")
-    parser.add_argument("--out", type=Path, default=HERE / "results")
+    parser.add_argument("--out", type=Path, default=FOLDER / "results")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    found = header("benchmarks.page", parser, arguments)
+    results = header("benchmarks.page", parser, arguments)
     loaded, run = timed(partial(load, arguments.run))
     rounds = [visit(run, arguments.sentence, arguments.layer) for _ in range(arguments.rounds + 1)]
-    found |= {
+    results |= {
         "load_ms": loaded[0],
         "parameters": sum(parameter.numel() for parameter in run.model.parameters()),
         "milliseconds": {view: [round[view] for round in rounds[1:]] for view in rounds[0]},
@@ -62,14 +62,14 @@ def main() -> None:
     if arguments.html:
         session, reading = opened(run, arguments.sentence)
         took, page = timed(lambda: one_page(session, reading))
-        found["html"] = {
+        results["html"] = {
             "ms": took[0],
             "cpu_ms": took[1],
             "views": page.answers,
             "bytes": page.n_bytes,
         }
-    write(found, arguments.out, "page")
-    print(table(found))
+    write(results, arguments.out, "page")
+    print(table(results))
 
 
 def timed(call: Callable[[], Any]) -> tuple[tuple[float, float], Any]:
@@ -88,8 +88,8 @@ def visit(run: Run, sentence: str, layer: int) -> dict[str, tuple[float, float]]
     """One round: the milliseconds of the first view and of each chapter."""
     session, reading = opened(run, sentence)
 
-    def ask(kind: str, **more: Any) -> bytes:
-        return session.answer(PageRequest(kind=kind, reading=reading, **more))
+    def ask(kind: str, **fields: Any) -> bytes:
+        return session.answer(PageRequest(kind=kind, reading=reading, **fields))
 
     def first_view() -> None:
         for kind in ("overview", "prediction"):
@@ -107,14 +107,14 @@ def visit(run: Run, sentence: str, layer: int) -> dict[str, tuple[float, float]]
     return milliseconds
 
 
-def table(found: dict[str, Any]) -> str:
+def table(results: dict[str, Any]) -> str:
     """Median and range of each view, and the median time of processors, the slowest last."""
     columns = {
-        view: tuple(zip(*times, strict=True)) for view, times in found["milliseconds"].items()
+        view: tuple(zip(*times, strict=True)) for view, times in results["milliseconds"].items()
     }
     rows = sorted(columns.items(), key=lambda row: statistics.median(row[1][0]))
     lines = [
-        f"{found['parameters']:,} parameters, loaded in {found['load_ms']:,.0f} ms",
+        f"{results['parameters']:,} parameters, loaded in {results['load_ms']:,.0f} ms",
         "",
         f"{'view':<16}{'median ms':>10}{'least':>8}{'most':>8}{'processors':>12}",
     ]
@@ -123,8 +123,8 @@ def table(found: dict[str, Any]) -> str:
         f"{statistics.median(cpu):>12.1f}" + ("  *" if statistics.median(wall) > GOAL else "")
         for view, (wall, cpu) in rows
     ]
-    if "html" in found:
-        page = found["html"]
+    if "html" in results:
+        page = results["html"]
         page_size = size(page["bytes"])
         lines += ["", f"one file: {page['ms'] / 1e3:.1f} s, {page['views']} views, {page_size}"]
     return "\n".join([*lines, "", f"* more than {GOAL} ms"])

@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 from benchmarks.shapes import Shape
-from benchmarks.train_weights import drawn, for_nanogpt, read
+from benchmarks.train_weights import for_nanogpt, initialise_as_gpt2, read
 
 
 def nanogpt_model(shape: Shape, folder: str, checkout: str) -> Any:
@@ -52,7 +52,7 @@ def litgpt_model(shape: Shape) -> Any:
     )
     model = GPT(settings)
     model.lm_head.weight = model.transformer.wte.weight
-    drawn(model)
+    initialise_as_gpt2(model)
     return model
 
 
@@ -78,5 +78,5 @@ def x_transformers_model(shape: Shape) -> Any:
         # as everybody's: its own would shrink the logits
         tie_embedding_scale=1.0,
     )
-    drawn(model)
+    initialise_as_gpt2(model)
     return model

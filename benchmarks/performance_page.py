@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.workers import say
+from benchmarks.workers import print_progress
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "performance.md"
@@ -94,7 +94,7 @@ SECTIONS = {
 def main() -> None:
     text = PAGE.read_text(encoding="utf-8")
     PAGE.write_text(filled(text, SECTIONS, RESULTS), encoding="utf-8")
-    say(f"wrote {PAGE.name}")
+    print_progress(f"wrote {PAGE.name}")
     newest = newest_of("scale", RESULTS)
     if newest is None:
         return
@@ -115,9 +115,9 @@ def filled(text: str, sections: Mapping[str, Section], results: Path) -> str:
     for name, section in sections.items():
         mark = rf"(<!-- {name} -->\n).*?(<!-- end -->)"
         body = body_of(section, results)
-        text, found = re.subn(mark, lambda m, b=body: f"{m[1]}{b}\n{m[2]}", text, flags=re.S)
-        if found != 1:
-            raise ValueError(f"the page has {found} places for <!-- {name} -->, expected 1")
+        text, n_places = re.subn(mark, lambda m, b=body: f"{m[1]}{b}\n{m[2]}", text, flags=re.S)
+        if n_places != 1:
+            raise ValueError(f"the page has {n_places} places for <!-- {name} -->, expected 1")
     return text
 
 
@@ -127,8 +127,8 @@ def body_of(section: Section, results: Path) -> str:
     if newest is None:
         return f"Not measured yet: `python -m {section.command}` does it."
     module, _, function = section.markdown.partition(":")
-    made: str = getattr(importlib.import_module(module), function)(read(newest))
-    return f"{made}\n\nAll numbers: `{newest.name}`."
+    markdown: str = getattr(importlib.import_module(module), function)(read(newest))
+    return f"{markdown}\n\nAll numbers: `{newest.name}`."
 
 
 def newest_of(name: str, results: Path) -> Path | None:

@@ -18,7 +18,7 @@ from typing import Any
 
 from benchmarks.machine import commit, write
 from benchmarks.plan_published import Published, published
-from benchmarks.workers import say
+from benchmarks.workers import print_progress
 from pellucid.planning import kinds
 
 #: The constants: the first kind of each pair has the shares of both.
@@ -33,31 +33,31 @@ def main() -> None:
     rows = published()
     if arguments.fit:
         for name, value in fitted(rows).items():
-            say(f"{name} = {value:.3f}")
+            print_progress(f"{name} = {value:.3f}")
         return
     from datetime import datetime
 
-    found: dict[str, Any] = {
+    results: dict[str, Any] = {
         "date": datetime.now().strftime("%Y-%m-%d"),
         "command": "python -m benchmarks.plan",
         "commit": commit(Path(__file__).parent.parent),
         "rows": [figures(row) for row in rows],
     }
-    for row in found["rows"]:
-        say(told(row))
-    for name, numbers in summaries(found["rows"]).items():
-        say(
+    for row in results["rows"]:
+        print_progress(format_row(row))
+    for name, numbers in summaries(results["rows"]).items():
+        print_progress(
             f"{name:<44} {numbers['rows']:3} rows, median {numbers['median']:.1%}, worst "
             f"{numbers['worst']:.1%}"
         )
-    write(found, arguments.into, "plan")
+    write(results, arguments.into, "plan")
 
 
 def figures(row: Published) -> dict[str, Any]:
     """The published and the predicted numbers of a run."""
     plan = row.plan()
     speed = plan.tokens_per_second / row.layout.devices
-    found: dict[str, Any] = {
+    numbers: dict[str, Any] = {
         "name": row.name,
         "source": row.source,
         "table": row.table,
@@ -73,12 +73,12 @@ def figures(row: Published) -> dict[str, Any]:
     }
     if row.gib is not None:
         gib = plan.memory_per_device / 2**30
-        found |= {"gib": row.gib, "predicted_gib": round(gib, 1)}
-        found["memory_off"] = round(gib / row.gib - 1, 4)
-    return found
+        numbers |= {"gib": row.gib, "predicted_gib": round(gib, 1)}
+        numbers["memory_off"] = round(gib / row.gib - 1, 4)
+    return numbers
 
 
-def told(row: dict[str, Any]) -> str:
+def format_row(row: dict[str, Any]) -> str:
     """A row as a line."""
     memory = f" {row['gib']:5.1f} GiB {row['memory_off']:+6.1%}" if "gib" in row else ""
     star = "*" if row["fits"] else " "

@@ -40,10 +40,10 @@ def table() -> str:
         run = resolve_config(preset=preset, settings=settings)
         kind = find_kind(KIND)
         plan = plan_training(run, kind, layout_of(run, kind, devices))
-        shown = ", ".join(f"`{word}`" for word in settings) or "of the preset"
+        settings_text = ", ".join(f"`{word}`" for word in settings) or "of the preset"
         speed = f"{plan.tokens_per_second:,.0f}" if plan.fits else "-"
         lines.append(
-            f"| `{preset}` | {devices} | {shown} | {plan.memory_per_device / 2**30:.1f} | "
+            f"| `{preset}` | {devices} | {settings_text} | {plan.memory_per_device / 2**30:.1f} | "
             f"{'yes' if plan.fits else 'no'} | {speed} |"
         )
     return "\n".join(lines)

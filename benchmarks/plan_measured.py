@@ -16,7 +16,7 @@ from typing import Any
 
 from benchmarks.budget import measured
 from benchmarks.machine import header, write
-from benchmarks.workers import say
+from benchmarks.workers import print_progress
 from pellucid.config import run_from_table
 from pellucid.planning import Plan, plan_training
 from pellucid.presets import find
@@ -33,12 +33,12 @@ def main() -> None:
     parser.add_argument("--into", type=Path, default=Path(__file__).parent / "results")
     parser.set_defaults(after=4, processor=True)
     arguments = parser.parse_args()
-    found = header("benchmarks.plan_measured", parser, arguments)
-    found["rows"] = []
+    results = header("benchmarks.plan_measured", parser, arguments)
+    results["rows"] = []
     for name in (*FITTED, *OTHERS):
-        found["rows"].append(row := figures(name, measured(name, arguments)))
-        say(told(row))
-        write(found, arguments.into, "plan-cpu")
+        results["rows"].append(row := figures(name, measured(name, arguments)))
+        print_progress(format_row(row))
+        write(results, arguments.into, "plan-cpu")
 
 
 def figures(name: str, training: dict[str, Any]) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def predicted(row: Mapping[str, Any]) -> Plan:
     return plan_training(run_from_table(dict(row["config"]), find), "cpu")
 
 
-def told(row: Mapping[str, Any]) -> str:
+def format_row(row: Mapping[str, Any]) -> str:
     """A row as a line."""
     plan = predicted(row)
     seconds, n_bytes = row["step_seconds"], row["peak_bytes"]

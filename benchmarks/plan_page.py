@@ -33,14 +33,14 @@ def newest(name: str) -> dict[str, Any]:
 
 def tables() -> dict[str, str]:
     """Each table by the name between whose marks it stands."""
-    found, measured = newest("plan"), newest("plan-cpu")
+    published_results, measured = newest("plan"), newest("plan-cpu")
     return {
-        "published": published(found["rows"]),
-        "summary": summary(found["rows"]),
-        "fitting": fitting(found["rows"]),
-        "farthest": farthest(found["rows"]),
-        "measured": f"{machine_line(measured)}\n\n{here(measured['rows'])}",
-        "gpu": on_gpu(newest("train-cuda")),
+        "published": published(published_results["rows"]),
+        "summary": summary(published_results["rows"]),
+        "fitting": fitting(published_results["rows"]),
+        "farthest": farthest(published_results["rows"]),
+        "measured": f"{machine_line(measured)}\n\n{measured_table(measured['rows'])}",
+        "gpu": gpu_table(newest("train-cuda")),
     }
 
 
@@ -93,15 +93,15 @@ def fitting(rows: list[dict[str, Any]]) -> str:
 
 def farthest(rows: list[dict[str, Any]]) -> str:
     """The rows of the long table that are off by more than a quarter."""
-    off = [row for row in rows if row["table"] == "MPT" and abs(row["speed_off"]) > 0.25]
+    far_rows = [row for row in rows if row["table"] == "MPT" and abs(row["speed_off"]) > 0.25]
     return "\n".join(
         f"- {row['name']}, {row['devices']} {row['kind']}: "
         f"{row['tokens_per_second']:,.0f} tokens/s published, {row['speed_off']:+.0%}"
-        for row in off
+        for row in far_rows
     )
 
 
-def here(rows: list[Mapping[str, Any]]) -> str:
+def measured_table(rows: list[Mapping[str, Any]]) -> str:
     """Trainings that were measured here."""
     lines = [
         "| shape | an update, s | predicted | off | peak, MB | predicted | off |",
@@ -118,19 +118,22 @@ def here(rows: list[Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def on_gpu(found: dict[str, Any]) -> str:
+def gpu_table(results: dict[str, Any]) -> str:
     """Trainings of `benchmarks.train` on a GPU; no constant was fitted to them."""
-    kind = found["machine"]["gpu"].removeprefix("NVIDIA ").lower()
+    kind = results["machine"]["gpu"].removeprefix("NVIDIA ").lower()
     lines = [
-        machine_line(found),
+        machine_line(results),
         "",
         "| shape | an update, ms | predicted | off | tokens/s | predicted | peak, MB | predicted "
         "| off |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     preset = find("gpt2")
-    for name, results in found["shapes"].items():
-        shape, numbers = Shape(**results["shape"]), results["summary"]["pellucid, no vital signs"]
+    for name, shape_results in results["shapes"].items():
+        shape, numbers = (
+            Shape(**shape_results["shape"]),
+            shape_results["summary"]["pellucid, no vital signs"],
+        )
         training = replace(
             preset.training,
             batch_size=shape.batch,

@@ -18,7 +18,7 @@ from pellucid.config import run_from_table
 from pellucid.planning import Kind, Layout, Plan, find_kind, layout_of, plan_training
 from pellucid.presets import find
 
-_HERE = Path(__file__).parent
+_FOLDER = Path(__file__).parent
 #: Width, layers and heads of llm-foundry's models.
 _MPT = {
     "125m": (768, 12, 12),
@@ -65,7 +65,7 @@ class Published:
 
 def kind_of(name: str) -> Kind:
     """A kind that pellucid knows, or one of ours."""
-    return find_kind(str(_HERE / name) if name.endswith(".toml") else name)
+    return find_kind(str(_FOLDER / name) if name.endswith(".toml") else name)
 
 
 def published() -> list[Published]:
@@ -74,7 +74,7 @@ def published() -> list[Published]:
 
 
 def _rows() -> Iterator[Published]:
-    for row in tomllib.loads((_HERE / "plan_rows.toml").read_text("utf-8"))["row"]:
+    for row in tomllib.loads((_FOLDER / "plan_rows.toml").read_text("utf-8"))["row"]:
         size = row.get("mpt")
         base, settings = (row["base"], []) if size is None else ("gpt2", mpt(size, 2048))
         run = _run(base, [*settings, *row["settings"]])
@@ -94,7 +94,7 @@ def _rows() -> Iterator[Published]:
 
 def _mpt_rows() -> Iterator[Published]:
     short = {(row.run.model, row.kind, row.layout.devices) for row in _rows()}
-    with (_HERE / "plan_mpt.csv").open(encoding="utf-8", newline="") as file:
+    with (_FOLDER / "plan_mpt.csv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             size, context, devices = row["size"], int(row["context"]), int(row["devices"])
             batch = f"training.batch_size={row['batch']}", f"training.accumulation={row['parts']}"

@@ -44,17 +44,17 @@ class Scale:
         return (value - self.low) / (self.high - self.low)
 
 
-def plot(title: str, across: str, up: str, series: list[Series], **scales: Scale) -> str:
+def plot(title: str, x_label: str, y_label: str, series: list[Series], **scales: Scale) -> str:
     """The plot; `x` and `y` are its scales."""
     x, y = scales["x"], scales["y"]
-    said = "; ".join(f"{one.name}: {course(one)}" for one in series)
+    description = "; ".join(f"{line.name}: {course(line)}" for line in series)
     colours = "".join(f".s{i}{{stroke:{c};fill:{c}}}" for i, c in enumerate(COLOURS))
     dark = "".join(f".s{i}{{stroke:{c};fill:{c}}}" for i, c in enumerate(DARK))
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
         'aria-labelledby="title desc">',
         f'<title id="title">{escape(title)}</title>',
-        f'<desc id="desc">{escape(said)}</desc>',
+        f'<desc id="desc">{escape(description)}</desc>',
         "<style>text{font:13px system-ui,sans-serif;fill:#1c1d21;stroke:none}"
         ".paper{fill:#fcfcfa}.grid{stroke:#d8d8d2}.line{fill:none;stroke-width:2}"
         f".spread{{stroke-width:1.2}}{colours}@media (prefers-color-scheme:dark){{"
@@ -62,76 +62,80 @@ def plot(title: str, across: str, up: str, series: list[Series], **scales: Scale
         ".line{fill:none}text.s0,text.s1,text.s2,text.s3,text.s4{stroke:none}</style>",
         f'<rect class="paper" width="{WIDTH}" height="{HEIGHT}"/>',
         f'<text x="{LEFT}" y="22" font-weight="600">{escape(title)}</text>',
-        *grid(x, y, across, up),
+        *grid(x, y, x_label, y_label),
     ]
-    for number, one in enumerate(series):
-        parts += curve(one, number, x, y)
+    for number, line in enumerate(series):
+        parts += curve(line, number, x, y)
     parts += names(series, y)
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def course(one: Series) -> str:
-    return ", ".join(f"{middle:.4g} at {x:g}" for x, (_, middle, _) in one.points)
+def course(line: Series) -> str:
+    return ", ".join(f"{middle:.4g} at {x:g}" for x, (_, middle, _) in line.points)
 
 
-def place(x: Scale, y: Scale, at: float, value: float) -> tuple[float, float]:
+def place(x: Scale, y: Scale, x_value: float, y_value: float) -> tuple[float, float]:
     return (
-        LEFT + x.share(at) * (WIDTH - LEFT - RIGHT),
-        HEIGHT - BOTTOM - y.share(value) * (HEIGHT - TOP - BOTTOM),
+        LEFT + x.share(x_value) * (WIDTH - LEFT - RIGHT),
+        HEIGHT - BOTTOM - y.share(y_value) * (HEIGHT - TOP - BOTTOM),
     )
 
 
-def grid(x: Scale, y: Scale, across: str, up: str) -> list[str]:
+def grid(x: Scale, y: Scale, x_label: str, y_label: str) -> list[str]:
     parts: list[str] = []
     for tick in y.ticks:
-        _, at = place(x, y, x.low, tick)
-        parts.append(f'<path class="grid" d="M{LEFT} {at:.1f}H{WIDTH - RIGHT}"/>')
-        parts.append(f'<text x="{LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{tick:g}</text>')
+        _, position = place(x, y, x.low, tick)
+        parts.append(f'<path class="grid" d="M{LEFT} {position:.1f}H{WIDTH - RIGHT}"/>')
+        parts.append(
+            f'<text x="{LEFT - 6}" y="{position + 4:.1f}" text-anchor="end">{tick:g}</text>'
+        )
     for tick in x.ticks:
-        at, _ = place(x, y, tick, y.low)
+        position, _ = place(x, y, tick, y.low)
         bottom = HEIGHT - BOTTOM
-        parts.append(f'<path class="grid" d="M{at:.1f} {TOP}V{bottom}"/>')
-        parts.append(f'<text x="{at:.1f}" y="{bottom + 17}" text-anchor="middle">{tick:g}</text>')
+        parts.append(f'<path class="grid" d="M{position:.1f} {TOP}V{bottom}"/>')
+        parts.append(
+            f'<text x="{position:.1f}" y="{bottom + 17}" text-anchor="middle">{tick:g}</text>'
+        )
     middle = (LEFT + WIDTH - RIGHT) / 2
     parts.append(
-        f'<text x="{middle}" y="{HEIGHT - 12}" text-anchor="middle">{escape(across)}</text>'
+        f'<text x="{middle}" y="{HEIGHT - 12}" text-anchor="middle">{escape(x_label)}</text>'
     )
     upright = (TOP + HEIGHT - BOTTOM) / 2
     parts.append(
         f'<text transform="translate(18 {upright}) rotate(-90)" text-anchor="middle">'
-        f"{escape(up)}</text>"
+        f"{escape(y_label)}</text>"
     )
     return parts
 
 
-def curve(one: Series, number: int, x: Scale, y: Scale) -> list[str]:
-    middles = [place(x, y, at, value[1]) for at, value in one.points]
-    drawn = " ".join(f"{a:.1f},{b:.1f}" for a, b in middles)
+def curve(line: Series, number: int, x: Scale, y: Scale) -> list[str]:
+    middles = [place(x, y, x_value, y_value[1]) for x_value, y_value in line.points]
+    path = " ".join(f"{a:.1f},{b:.1f}" for a, b in middles)
     dashes = f' stroke-dasharray="{DASHES[number]}"' if DASHES[number] else ""
-    parts = [f'<polyline class="s{number} line" points="{drawn}"{dashes}/>']
-    for at, (low, value, high) in one.points:
-        across, bottom = place(x, y, at, low)
-        _, top = place(x, y, at, high)
-        _, middle = place(x, y, at, value)
-        parts.append(f'<path class="s{number} spread" d="M{across:.1f} {bottom:.1f}V{top:.1f}"/>')
-        parts.append(f'<circle class="s{number}" cx="{across:.1f}" cy="{middle:.1f}" r="3"/>')
+    parts = [f'<polyline class="s{number} line" points="{path}"{dashes}/>']
+    for x_value, (low, y_value, high) in line.points:
+        x_drawn, bottom = place(x, y, x_value, low)
+        _, top = place(x, y, x_value, high)
+        _, middle = place(x, y, x_value, y_value)
+        parts.append(f'<path class="s{number} spread" d="M{x_drawn:.1f} {bottom:.1f}V{top:.1f}"/>')
+        parts.append(f'<circle class="s{number}" cx="{x_drawn:.1f}" cy="{middle:.1f}" r="3"/>')
     return parts
 
 
 def names(series: list[Series], y: Scale) -> list[str]:
     """Each curve's name at its end, moved apart where they would cover each other."""
     ends = sorted(
-        (HEIGHT - BOTTOM - y.share(one.points[-1][1][1]) * (HEIGHT - TOP - BOTTOM), number)
-        for number, one in enumerate(series)
+        (HEIGHT - BOTTOM - y.share(line.points[-1][1][1]) * (HEIGHT - TOP - BOTTOM), number)
+        for number, line in enumerate(series)
     )
     parts: list[str] = []
     free = TOP - 20.0
-    below = len(ends)
-    for at, number in ends:
-        at = min(max(at, free), HEIGHT - BOTTOM - 16 * (below - 1) + 4)
-        free, below = at + 16, below - 1
+    n_below = len(ends)
+    for height, number in ends:
+        height = min(max(height, free), HEIGHT - BOTTOM - 16 * (n_below - 1) + 4)
+        free, n_below = height + 16, n_below - 1
         parts.append(
-            f'<text class="s{number}" x="{WIDTH - RIGHT + 10}" y="{at + 4:.1f}">'
+            f'<text class="s{number}" x="{WIDTH - RIGHT + 10}" y="{height + 4:.1f}">'
             f"{escape(series[number].name)}</text>"
         )
     return parts
@@ -151,6 +155,6 @@ def from_zero(values: Iterable[float]) -> Scale:
 
 def logarithmic(values: Iterable[float], ticks: tuple[float, ...]) -> Scale:
     """The same, logarithmic, and no wider than the values."""
-    known = list(values)
-    low, high = min(known) / 1.05, max(known) * 1.05
+    all_values = list(values)
+    low, high = min(all_values) / 1.05, max(all_values) * 1.05
     return Scale(low, high, tuple(t for t in ticks if low <= t <= high), logarithmic=True)

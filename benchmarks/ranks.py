@@ -25,7 +25,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.machine import header, write
-from benchmarks.workers import say
+from benchmarks.workers import print_progress
 
 #: The global batch in rows and tokens of each.
 _ROWS, _LENGTH = 16, 128
@@ -43,24 +43,28 @@ def main() -> None:
     if arguments.child is not None:
         print(json.dumps(train(arguments.child, arguments)), flush=True)
         return
-    found = header("benchmarks.ranks", parser, arguments)
+    results = header("benchmarks.ranks", parser, arguments)
     turns: dict[str, list[dict[str, Any]]] = {"one process": [], "none": [], "full": []}
     for _ in range(arguments.turns):
         for name, rows in turns.items():
             size = 1 if name == "one process" else arguments.ranks
             rows.append(started(name, size, arguments))
-            say(f"{name:12} {rows[-1]['tokens_per_second']:8.0f} tokens/s")
+            print_progress(f"{name:12} {rows[-1]['tokens_per_second']:8.0f} tokens/s")
     speeds = {name: [row["tokens_per_second"] for row in rows] for name, rows in turns.items()}
-    alone = median(speeds["one process"])
-    found["load"] = os.getloadavg()
-    found["turns"] = turns
-    found["times_faster"] = {name: median(speeds[name]) / alone for name in ("none", "full")}
+    speed_alone = median(speeds["one process"])
+    results["load"] = os.getloadavg()
+    results["turns"] = turns
+    results["times_faster"] = {
+        name: median(speeds[name]) / speed_alone for name in ("none", "full")
+    }
     work = {name: min(row["processor_seconds"] for row in rows) for name, rows in turns.items()}
-    found["less_work"] = {name: work["one process"] / work[name] for name in ("none", "full")}
-    found["share"] = turns["full"][0]["held_bytes"] / turns["one process"][0]["held_bytes"]
-    say(f"times faster: {found['times_faster']}; less work a rank: {found['less_work']}")
-    say(f"share of a rank: {found['share']:.3f}")
-    write(found, arguments.into, "ranks")
+    results["less_work"] = {name: work["one process"] / work[name] for name in ("none", "full")}
+    results["share"] = turns["full"][0]["held_bytes"] / turns["one process"][0]["held_bytes"]
+    print_progress(
+        f"times faster: {results['times_faster']}; less work a rank: {results['less_work']}"
+    )
+    print_progress(f"share of a rank: {results['share']:.3f}")
+    write(results, arguments.into, "ranks")
 
 
 def started(name: str, size: int, arguments: argparse.Namespace) -> dict[str, Any]:
@@ -129,17 +133,19 @@ def train(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
             model, NextToken(), optimiser, settings=training, plan=plan, seed=0, world=world
         )
         ids = torch.randint(0, 512, (_ROWS, _LENGTH), generator=torch.Generator().manual_seed(1))
-        own = ids.chunk(world.size)[world.rank]
-        batch = TokenBatch(ids=own, targets=own, n_supervised=ids.numel())
+        own_ids = ids.chunk(world.size)[world.rank]
+        batch = TokenBatch(ids=own_ids, targets=own_ids, n_supervised=ids.numel())
         stepper.update(batch, step=0, factor=1.0)
-        begun, processor = time.perf_counter(), time.process_time()
+        clock_started, processor = time.perf_counter(), time.process_time()
         for step in range(1, updates + 1):
             stepper.update(batch, step=step, factor=1.0)
-        seconds = time.perf_counter() - begun
+        seconds = time.perf_counter() - clock_started
         processor = max(world.gather(time.process_time() - processor))
-        held = [world.local(p.detach()) for p in model.parameters()]
+        local_weights = [world.local(p.detach()) for p in model.parameters()]
         moments = [world.local(tensor) for tensor in optimiser.state_tensors().values()]
-        n_bytes = sum(t.numel() * t.element_size() for t in (*held, *held, *moments))
+        n_bytes = sum(
+            t.numel() * t.element_size() for t in (*local_weights, *local_weights, *moments)
+        )
     return {
         "tokens_per_second": updates * ids.numel() / seconds,
         "processor_seconds": processor,

@@ -70,14 +70,14 @@ def changes_of(run: config.Run) -> dict[str, tuple[str, ...]]:
     dropout = 0.0 if run.model.decoder.dropout else 0.1
     momentum = 0.9 if muon.momentum == 0.95 else 0.95
 
-    def rates(hidden: float, rest: float) -> tuple[str, ...]:
+    def rates(hidden: float, embeddings: float) -> tuple[str, ...]:
         return (
             f"optimiser.learning_rate={muon.learning_rate * hidden}",
-            f"optimiser.rest.learning_rate={muon.rest.learning_rate * rest}",
+            f"optimiser.rest.learning_rate={muon.rest.learning_rate * embeddings}",
         )
 
-    def growing(kind: str, first: int, until: float) -> str:
-        return f'training.growth={{kind = "{kind}", first = {first}, until = {until}}}'
+    def growing(kind: str, first: int, end: float) -> str:
+        return f'training.growth={{kind = "{kind}", first = {first}, until = {end}}}'
 
     norm = 'kind = "RMSNorm", eps = 1e-6'
     return {
@@ -142,7 +142,7 @@ def run_for(preset: str, settings: tuple[str, ...], seed: int, updates: int) -> 
     return replace(run, seed=seed, training=training)
 
 
-def known_by(run: config.Run) -> str:
+def config_key(run: config.Run) -> str:
     """The first digits of the hash of a whole config, seed and length included."""
     return hashlib.sha256(config.run_to_toml(run).encode()).hexdigest()[:16]
 
@@ -159,8 +159,8 @@ def trained(run: config.Run) -> dict[str, Any]:
             losses.append(dict(event.measures)["bits_per_byte"])
 
     with tempfile.TemporaryDirectory() as scratch:
-        out = Path(scratch) / "run"
-        train_config(run, name="choice", out=out, observers=[watch], show=False)
+        folder = Path(scratch) / "run"
+        train_config(run, name="choice", out=folder, observers=[watch], show=False)
     steps = [after - before for before, after in pairwise(clock)]
     return {
         "bits_per_byte": losses[-1],
@@ -173,26 +173,29 @@ def table(cells: list[dict[str, Any]]) -> str:
     """Each change against the preset as it is, over the seeds that both have."""
     lines = []
     for preset, tokens in dict.fromkeys((cell["preset"], cell["tokens"]) for cell in cells):
-        here = [cell for cell in cells if (cell["preset"], cell["tokens"]) == (preset, tokens)]
-        base = {cell["seed"]: cell for cell in here if cell["change"] == "as it is"}
+        same_budget = [
+            cell for cell in cells if (cell["preset"], cell["tokens"]) == (preset, tokens)
+        ]
+        base = {cell["seed"]: cell for cell in same_budget if cell["change"] == "as it is"}
         if not base:
             continue
-        own = [cell["bits_per_byte"] for cell in base.values()]
+        base_losses = [cell["bits_per_byte"] for cell in base.values()]
         lines += [
-            f"`{preset}`, {tokens:,} tokens; as it is {statistics.mean(own):.4f} bits per byte "
-            f"(seeds {min(own):.4f} to {max(own):.4f})\n",
+            f"`{preset}`, {tokens:,} tokens; as it is {statistics.mean(base_losses):.4f} bits per "
+            "byte "
+            f"(seeds {min(base_losses):.4f} to {max(base_losses):.4f})\n",
             "| change | difference in bits per byte, mean of pairs | 95% interval | of each seed |",
             "|---|---|---|---|",
         ]
-        for change in dict.fromkeys(cell["change"] for cell in here):
+        for change in dict.fromkeys(cell["change"] for cell in same_budget):
             pairs = [
                 (cell, base[cell["seed"]])
-                for cell in here
+                for cell in same_budget
                 if cell["change"] == change and cell["seed"] in base
             ]
             if change == "as it is" or not pairs:
                 continue
-            gaps = [cell["bits_per_byte"] - same["bits_per_byte"] for cell, same in pairs]
+            gaps = [cell["bits_per_byte"] - base_cell["bits_per_byte"] for cell, base_cell in pairs]
             of_seeds = ", ".join(f"{gap:+.4f}" for gap in gaps)
             interval = mean_interval(gaps)
             limits = "" if interval is None else f"{interval[0]:+.4f} to {interval[1]:+.4f}"
@@ -224,19 +227,19 @@ def main() -> None:
     keep_freed_memory()
     today = time.strftime("%Y-%m-%d")
     file: Path = arguments.results or RESULTS / f"recipe-choices-{today}.json"
-    found: dict[str, Any] = {"runs": []}
+    results: dict[str, Any] = {"runs": []}
     if file.exists():
-        found = json.loads(file.read_text(encoding="utf-8"))
-    wanted = {
+        results = json.loads(file.read_text(encoding="utf-8"))
+    settings_by_change = {
         name: settings
         for name, settings in changes_of(find(arguments.preset)).items()
         if name == "as it is" or name.startswith(tuple(arguments.only))
     }
-    done = {cell["known_by"] for cell in found["runs"]}
+    known_keys = {cell["known_by"] for cell in results["runs"]}
     for seed in () if arguments.show else arguments.seeds:
-        for name, settings in wanted.items():
+        for name, settings in settings_by_change.items():
             run = run_for(arguments.preset, settings, seed, arguments.updates)
-            if known_by(run) in done:
+            if config_key(run) in known_keys:
                 continue
             cell = {
                 "preset": arguments.preset,
@@ -244,21 +247,21 @@ def main() -> None:
                 "settings": settings,
                 "seed": seed,
                 "tokens": run.training.budget.count,
-                "known_by": known_by(run),
+                "known_by": config_key(run),
                 **trained(run),
                 "date": time.strftime("%Y-%m-%d"),
                 "threads": torch.get_num_threads(),
             }
-            found["runs"].append(cell)
-            found["machine"] = machine()
-            file.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+            results["runs"].append(cell)
+            results["machine"] = machine()
+            file.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
             print(
                 f"{time.strftime('%H:%M:%S')} {arguments.preset}, {name}, seed {seed}: "
                 f"{cell['bits_per_byte']:.4f} bits per byte",
                 file=sys.stderr,
                 flush=True,
             )
-    print(table(found["runs"]))
+    print(table(results["runs"]))
 
 
 if __name__ == "__main__":

@@ -28,10 +28,10 @@ from typing import Any
 from benchmarks.machine import best_of, header, limits_contestant, write
 from benchmarks.scale_page import tables
 from benchmarks.shapes import ADAMW, Shape, as_json, write_ids
-from benchmarks.workers import Contestant, in_turns, say, seconds, started, steps_for
+from benchmarks.workers import Contestant, in_turns, print_progress, seconds, started, steps_for
 from pellucid.counting import memory
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 BASE = Shape("base", vocab=4096, length=256, batch=8, layers=4, heads=4, width=256)
 #: Tokens of an update where lengths are compared.
 TOKENS = 8192
@@ -53,13 +53,13 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--turns", type=int, default=3, help="rounds of turns that count")
     parser.add_argument("--seconds", type=float, default=1.0, help="of a turn, about")
-    parser.add_argument("--out", type=Path, default=HERE / "results")
+    parser.add_argument("--out", type=Path, default=FOLDER / "results")
     arguments = parser.parse_args()
-    found = header("benchmarks.scale", parser, arguments)
-    found |= {"base": as_json(BASE), "said": BASE.said(), "tokens_across_lengths": TOKENS}
-    found["axes"] = {axis: measure(axis, arguments) for axis in arguments.axis}
-    write(found, arguments.out, "scale")
-    print("\n\n".join(tables(found).values()))
+    results = header("benchmarks.scale", parser, arguments)
+    results |= {"base": as_json(BASE), "said": BASE.describe(), "tokens_across_lengths": TOKENS}
+    results["axes"] = {axis: measure(axis, arguments) for axis in arguments.axis}
+    write(results, arguments.out, "scale")
+    print("\n\n".join(tables(results).values()))
 
 
 def shape_at(axis: str, value: int) -> Shape:
@@ -87,22 +87,26 @@ def contestant(axis: str, value: int, folder: Path) -> Contestant:
     setup: dict[str, Any] = {"shape": as_json(shape)}
     if axis == "corpus":
         setup |= {"folder": str(folder), "megabytes": value}
-        return Contestant(str(value), "benchmarks.scale_contestants:corpus", setup, settled=True)
-    own = folder / str(value)
-    own.mkdir()
-    write_ids(shape, None, own / "ids.npy")
-    setup |= {"folder": str(own), "device": "cpu", "compiled": False}
+        return Contestant(
+            str(value), "benchmarks.scale_contestants:corpus", setup, allocator_settled=True
+        )
+    point_folder = folder / str(value)
+    point_folder.mkdir()
+    write_ids(shape, None, point_folder / "ids.npy")
+    setup |= {"folder": str(point_folder), "device": "cpu", "compiled": False}
     setup |= {"watching": None, "shared": False}
-    return Contestant(str(value), "benchmarks.train_pellucid:pellucid", setup, settled=True)
+    return Contestant(
+        str(value), "benchmarks.train_pellucid:pellucid", setup, allocator_settled=True
+    )
 
 
 def measure(axis: str, arguments: argparse.Namespace) -> dict[str, Any]:
     """All turns of an axis."""
-    say(f"{axis}")
+    print_progress(f"{axis}")
     values = arguments.points or AXES[axis]
     with tempfile.TemporaryDirectory() as folder:
-        entered = [contestant(axis, value, Path(folder)) for value in values]
-        with started([limits_contestant(), *entered], arguments.threads) as workers:
+        contestants = [contestant(axis, value, Path(folder)) for value in values]
+        with started([limits_contestant(), *contestants], arguments.threads) as workers:
             for worker in workers:
                 worker.work(1)
             pace = [worker.work(1).wall for worker in workers[1:]]
@@ -114,16 +118,16 @@ def measure(axis: str, arguments: argparse.Namespace) -> dict[str, Any]:
         "points": [
             point(axis, value, turns[str(value)], facts[str(value)], limits) for value in values
         ],
-        "turns": {name: [vars(turn) for turn in own] for name, own in turns.items()},
+        "turns": {name: [vars(turn) for turn in own_turns] for name, own_turns in turns.items()},
     }
 
 
 def point(
-    axis: str, value: int, own: list[Any], facts: dict[str, Any], limits: dict[str, Any]
+    axis: str, value: int, own_turns: list[Any], facts: dict[str, Any], limits: dict[str, Any]
 ) -> dict[str, Any]:
     """A point's numbers, measured and counted."""
     shape, precision = shape_at(axis, value), facts["precision"]
-    speeds = sorted(shape.tokens * turn.steps / turn.wall for turn in own)
+    speeds = sorted(shape.tokens * turn.steps / turn.wall for turn in own_turns)
     rows = memory(shape.model(), ADAMW, sequences=shape.batch, precision=precision)
     peak = limits["best"][precision]
     return {
@@ -131,14 +135,14 @@ def point(
         "shape": as_json(shape),
         "precision": precision,
         "flops": shape.flops,
-        "tokens_per_second": shape.tokens / seconds(own),
+        "tokens_per_second": shape.tokens / seconds(own_turns),
         "tokens_per_second_range": [speeds[0], speeds[-1]],
         "tokens_per_second_at_peak": shape.tokens * peak / shape.flops,
-        "share_of_peak": shape.flops / seconds(own) / peak,
+        "share_of_peak": shape.flops / seconds(own_turns) / peak,
         "share_of_peak_by_processor": shape.flops
-        / seconds(own, "processor")
+        / seconds(own_turns, "processor")
         / limits["by_processor"][precision],
-        "bytes": own[-1].peak_bytes - facts["bytes_before"],
+        "bytes": own_turns[-1].peak_bytes - facts["bytes_before"],
         "counted_bytes": sum(row.n_bytes for row in rows),
         **{name: facts[name] for name in facts if name.startswith(("preparing", "training_"))},
     }

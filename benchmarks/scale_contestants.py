@@ -25,7 +25,7 @@ MEGABYTE = 10**6
 def corpus(*, shape: dict[str, Any], folder: str, megabytes: int) -> Updates:
     """Updates on the bytes of a text of so many megabytes, after pellucid's own preparation."""
     os.environ["PELLUCID_CACHE"] = "off"
-    given, place = Shape(**shape), Path(folder) / f"{megabytes}"
+    model_shape, place = Shape(**shape), Path(folder) / f"{megabytes}"
     place.mkdir()
     write_text(place / "text.txt", megabytes)
     started = time.perf_counter()
@@ -40,9 +40,9 @@ def corpus(*, shape: dict[str, Any], folder: str, megabytes: int) -> Updates:
     seconds = time.perf_counter() - started
     (place / "text.txt").unlink()
     before, after_preparing = memory("VmRSS"), memory("VmHWM")
-    order = next_token_batches(prepared.train.tokens, context_length=given.length, seed=1)
-    model = assemble(given.model(), seed=1)
-    updates = Updates(job_of(given, model, order.batch, device="cpu", compiled=False), None)
+    order = next_token_batches(prepared.train.tokens, context_length=model_shape.length, seed=1)
+    model = assemble(model_shape.model(), seed=1)
+    updates = Updates(job_of(model_shape, model, order.batch, device="cpu", compiled=False), None)
     updates.facts |= {
         "bytes_before": before,
         "preparing_seconds": seconds,

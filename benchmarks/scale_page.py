@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.plots import Series, logarithmic, plot
 from benchmarks.train_table import limits_line, machine_line
 
-ACROSS = {
+X_LABELS = {
     "length": "length of a text in tokens",
     "vocabulary": "tokens in the vocabulary",
     "depth": "layers",
@@ -22,19 +22,19 @@ ACROSS = {
 POWERS = tuple(float(f * 10**p) for p in range(-1, 9) for f in (1, 2, 5))
 
 
-def tables(found: Mapping[str, Any]) -> dict[str, str]:
+def tables(results: Mapping[str, Any]) -> dict[str, str]:
     """Each axis's table by its name, and what it ran on as "machine"."""
-    said = {"machine": f"{machine_line(found)} Around {found['said']}."}
-    return said | {axis: table(axis, result) for axis, result in found["axes"].items()}
+    machine_text = {"machine": f"{machine_line(results)} Around {results['said']}."}
+    return machine_text | {axis: table(axis, result) for axis, result in results["axes"].items()}
 
 
-def page(found: Mapping[str, Any]) -> str:
+def page(results: Mapping[str, Any]) -> str:
     """All tables, each with its two plots, as they stand in docs/performance.md."""
-    parts = [tables(found)["machine"]]
-    for axis, result in found["axes"].items():
+    parts = [tables(results)["machine"]]
+    for axis, result in results["axes"].items():
         parts.append(table(axis, result))
-        for what in ("speed", "memory"):
-            parts.append(f"![{what} against {axis}](performance/{axis}-{what}.svg)")
+        for quantity in ("speed", "memory"):
+            parts.append(f"![{quantity} against {axis}](performance/{axis}-{quantity}.svg)")
     return "\n\n".join(parts)
 
 
@@ -45,43 +45,48 @@ def table(axis: str, result: Mapping[str, Any]) -> str:
     lines = [
         f"**{axis}**. {limits_line(result['limits'])}",
         "",
-        f"| {ACROSS[axis]} | tokens/s (range) | at peak | share | MB | counted MB {head}|",
+        f"| {X_LABELS[axis]} | tokens/s (range) | at peak | share | MB | counted MB {head}|",
         "|---|---|---|---|---|---|" + "---|---|" * prepared,
     ]
-    for one in result["points"]:
-        low, high = one["tokens_per_second_range"]
-        more = ""
+    for row in result["points"]:
+        low, high = row["tokens_per_second_range"]
+        preparing_cells = ""
         if prepared:
-            peak = one["preparing_peak_bytes"] / 1e6
-            more = f" {one['preparing_seconds']:.1f} | {peak:,.0f} |"
+            peak = row["preparing_peak_bytes"] / 1e6
+            preparing_cells = f" {row['preparing_seconds']:.1f} | {peak:,.0f} |"
         lines.append(
-            f"| {one['value']:,} | {one['tokens_per_second']:,.0f} ({low:,.0f} to {high:,.0f}) | "
-            f"{one['tokens_per_second_at_peak']:,.0f} | {one['share_of_peak']:.0%} | "
-            f"{one['bytes'] / 1e6:,.0f} | {one['counted_bytes'] / 1e6:,.0f} |{more}"
+            f"| {row['value']:,} | {row['tokens_per_second']:,.0f} ({low:,.0f} to {high:,.0f}) | "
+            f"{row['tokens_per_second_at_peak']:,.0f} | {row['share_of_peak']:.0%} | "
+            f"{row['bytes'] / 1e6:,.0f} | {row['counted_bytes'] / 1e6:,.0f} |{preparing_cells}"
         )
     return "\n".join(lines)
 
 
-def draw(found: Mapping[str, Any]) -> dict[str, str]:
+def draw(results: Mapping[str, Any]) -> dict[str, str]:
     """Two plots an axis, by their names: speed and memory."""
-    drawn: dict[str, str] = {}
-    for axis, result in found["axes"].items():
+    plots: dict[str, str] = {}
+    for axis, result in results["axes"].items():
         points = result["points"]
-        measured, counted = "measured", "arithmetic at peak"
+        measured, arithmetic = "measured", "arithmetic at peak"
         speed = [
-            Series(measured, tuple((at(p), speeds(p)) for p in points)),
-            Series(counted, tuple((at(p), (p["tokens_per_second_at_peak"],) * 3) for p in points)),
+            Series(measured, tuple((value_of(p), speeds(p)) for p in points)),
+            Series(
+                arithmetic,
+                tuple((value_of(p), (p["tokens_per_second_at_peak"],) * 3) for p in points),
+            ),
         ]
-        drawn[f"{axis}-speed"] = drawing(axis, "Speed of an update", "tokens per second", speed)
-        held = [
-            Series(measured, tuple((at(p), (p["bytes"] / 1e6,) * 3) for p in points)),
-            Series("as counted", tuple((at(p), (p["counted_bytes"] / 1e6,) * 3) for p in points)),
+        plots[f"{axis}-speed"] = drawing(axis, "Speed of an update", "tokens per second", speed)
+        memory = [
+            Series(measured, tuple((value_of(p), (p["bytes"] / 1e6,) * 3) for p in points)),
+            Series(
+                "as counted", tuple((value_of(p), (p["counted_bytes"] / 1e6,) * 3) for p in points)
+            ),
         ]
-        drawn[f"{axis}-memory"] = drawing(axis, "Memory of an update", "MB", held)
-    return drawn
+        plots[f"{axis}-memory"] = drawing(axis, "Memory of an update", "MB", memory)
+    return plots
 
 
-def at(point: Mapping[str, Any]) -> float:
+def value_of(point: Mapping[str, Any]) -> float:
     return float(point["value"])
 
 
@@ -90,13 +95,13 @@ def speeds(point: Mapping[str, Any]) -> tuple[float, float, float]:
     return low, point["tokens_per_second"], high
 
 
-def drawing(axis: str, what: str, up: str, series: list[Series]) -> str:
-    places = sorted({x for one in series for x, _ in one.points})
-    values = [value for one in series for _, spread in one.points for value in spread]
+def drawing(axis: str, quantity: str, y_label: str, series: list[Series]) -> str:
+    places = sorted({x for line in series for x, _ in line.points})
+    values = [value for line in series for _, spread in line.points for value in spread]
     return plot(
-        f"{what} against {axis}",
-        ACROSS[axis],
-        up,
+        f"{quantity} against {axis}",
+        X_LABELS[axis],
+        y_label,
         series,
         x=logarithmic(places, tuple(places)),
         y=logarithmic(values, POWERS),

@@ -38,7 +38,7 @@ from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 from benchmarks.machine import header, write
-from benchmarks.workers import say
+from benchmarks.workers import print_progress
 
 PROMPT = "Once upon a time there was a"
 
@@ -142,7 +142,7 @@ def ask(api: str, model: str, seed: int, new_tokens: int) -> Answered | None:
     connection = http.client.HTTPConnection(address.netloc, timeout=600)
     settings = {"model": model, "prompt": PROMPT, "max_tokens": new_tokens, "seed": seed}
     body = json.dumps(settings | {"stream": True, "stream_options": {"include_usage": True}})
-    begun = time.perf_counter()
+    started = time.perf_counter()
     connection.request(
         "POST", f"{address.path}/completions", body, {"content-type": "application/json"}
     )
@@ -153,12 +153,12 @@ def ask(api: str, model: str, seed: int, new_tokens: int) -> Answered | None:
     first, tokens = 0.0, 0
     for line in response:
         if line.startswith(b"data: {"):
-            first = first or time.perf_counter() - begun
+            first = first or time.perf_counter() - started
             usage = json.loads(line[6:]).get("usage")
             # a server without usage sends a line for each token
             tokens = usage["completion_tokens"] if usage else tokens + 1
     connection.close()
-    return Answered(first, time.perf_counter() - begun, tokens)
+    return Answered(first, time.perf_counter() - started, tokens)
 
 
 def measure(server: str, api: str, model: str, clients: int, arguments: argparse.Namespace) -> Row:
@@ -175,12 +175,12 @@ def measure(server: str, api: str, model: str, clients: int, arguments: argparse
                 answers.append(answer)
 
     threads = [threading.Thread(target=client) for _ in range(clients)]
-    begun = time.perf_counter()
+    started = time.perf_counter()
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return summary(server, answers, clients, time.perf_counter() - begun, next(refused))
+    return summary(server, answers, clients, time.perf_counter() - started, next(refused))
 
 
 def summary(
@@ -230,7 +230,9 @@ def main() -> None:
         for _, clients in product(range(arguments.rounds), arguments.clients):
             for server, (api, model) in servers.items():
                 rows.append(measure(server, api, model, clients, arguments))
-                say(f"{server}, {clients} clients: {rows[-1].requests_per_second:.2f} requests/s")
+                print_progress(
+                    f"{server}, {clients} clients: {rows[-1].requests_per_second:.2f} requests/s"
+                )
     print(table(rows))
     if arguments.out is not None:
         write(result | {"rows": [asdict(row) for row in rows]}, arguments.out, "serve")

@@ -87,7 +87,7 @@ class Shape:
         """Weights that a token is multiplied with: 12 L d^2 + V d."""
         return 12 * self.layers * self.width**2 + self.vocab * self.width
 
-    def said(self) -> str:
+    def describe(self) -> str:
         """The shape in a line."""
         return (
             f"vocabulary {self.vocab:,}, length {self.length:,}, batch {self.batch}, "
@@ -112,10 +112,10 @@ SHAPES = {
 NUMBERS = ("vocab", "length", "batch", "layers", "heads", "width")
 
 
-def add_numbers(parser: ArgumentParser, *without: str) -> None:
+def add_numbers(parser: ArgumentParser, *excluded: str) -> None:
     """A flag for each number of a shape, but for those that a benchmark sets itself."""
     for name in NUMBERS:
-        if name not in without:
+        if name not in excluded:
             parser.add_argument(f"--{name}", type=int, help="instead of the shape's")
 
 
@@ -125,12 +125,13 @@ def as_asked(name: str, arguments: Namespace) -> Shape:
     Raises:
         SystemExit: it cannot be built.
     """
-    asked = {each: getattr(arguments, each, None) for each in NUMBERS}
-    given = {each: number for each, number in asked.items() if number is not None}
-    shape = replace(SHAPES[name], **given)
-    if any(number < 1 for number in given.values()) or shape.width % shape.heads:
+    all_numbers = {name: getattr(arguments, name, None) for name in NUMBERS}
+    numbers = {name: number for name, number in all_numbers.items() if number is not None}
+    shape = replace(SHAPES[name], **numbers)
+    if any(number < 1 for number in numbers.values()) or shape.width % shape.heads:
         raise SystemExit(
-            f"no model has {shape.said()}: every number is at least 1, and --width is a multiple "
+            f"no model has {shape.describe()}: every number is at least 1, and --width is a "
+            "multiple "
             "of --heads"
         )
     return shape
@@ -142,12 +143,12 @@ def write_ids(shape: Shape, text: Path | None, file: Path) -> str:
     Raises:
         SystemExit: the text has more kinds of bytes than there are ids, or too few bytes.
     """
-    wanted = max(64 * shape.tokens, 2**20)
+    n_ids = max(64 * shape.tokens, 2**20)
     if text is None:
-        ids, said = zipf(shape.vocab, wanted), "drawn, the k-th likeliest with p ~ 1 / k"
+        ids, describe = zipf(shape.vocab, n_ids), "drawn, the k-th likeliest with p ~ 1 / k"
     else:
         kinds, ids = np.unique(np.fromfile(text, dtype=np.uint8), return_inverse=True)
-        said = f"the bytes of a text of {len(ids):,} bytes, of {len(kinds)} kinds"
+        describe = f"the bytes of a text of {len(ids):,} bytes, of {len(kinds)} kinds"
         if len(kinds) > shape.vocab:
             raise SystemExit(
                 f"--text has {len(kinds)} kinds of bytes, and the vocabulary of {shape.name} is "
@@ -157,8 +158,8 @@ def write_ids(shape: Shape, text: Path | None, file: Path) -> str:
             raise SystemExit(
                 f"--text has {len(ids)} bytes: give at least two batches, {2 * shape.tokens}"
             )
-    np.save(file, ids[:wanted].astype(np.int32))
-    return said
+    np.save(file, ids[:n_ids].astype(np.int32))
+    return describe
 
 
 def zipf(vocab: int, count: int) -> np.ndarray[Any, Any]:
@@ -178,7 +179,7 @@ class Feed:
         self._shape, self._device = shape, device
         self._ids = torch.from_numpy(np.load(file).astype(np.int64))
 
-    def at(self, step: int) -> tuple[Tensor, Tensor]:
+    def batch(self, step: int) -> tuple[Tensor, Tensor]:
         """The batch of an update."""
         shape, tokens = self._shape, self._shape.tokens
         place = step * tokens % (len(self._ids) - tokens)
@@ -186,9 +187,9 @@ class Feed:
         targets = self._ids[place + 1 : place + tokens + 1].view(shape.batch, shape.length)
         if self._device == "cpu":
             return rows, targets
-        return self._moved(rows), self._moved(targets)
+        return self._to_device(rows), self._to_device(targets)
 
-    def _moved(self, tensor: Tensor) -> Tensor:
+    def _to_device(self, tensor: Tensor) -> Tensor:
         return tensor.pin_memory().to(self._device, non_blocking=True)
 
 

@@ -44,13 +44,20 @@ from benchmarks.machine import (
 )
 from benchmarks.shapes import SHAPES, Shape, add_numbers, as_asked, as_json, write_ids
 from benchmarks.train_table import summary, tables
-from benchmarks.workers import Contestant, at_once, in_turns, say, started, steps_for
+from benchmarks.workers import (
+    Contestant,
+    in_turns,
+    print_progress,
+    started,
+    steps_for,
+    work_together,
+)
 from pellucid.counting import parameter_count
 from pellucid.machine import installed_versions
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 FLOAT32_TOLERANCE, BFLOAT16_TOLERANCE = 1e-4, 2e-2
-PEERS, OURS = "benchmarks.train_peers", "benchmarks.train_pellucid"
+PEERS, PELLUCID = "benchmarks.train_peers", "benchmarks.train_pellucid"
 
 
 def flags() -> argparse.ArgumentParser:
@@ -68,7 +75,7 @@ def flags() -> argparse.ArgumentParser:
     parser.add_argument("--compiled", action="store_true", help="on a CPU: compiled peers too")
     parser.add_argument("--only", nargs="+", help="contestants whose names contain one of these")
     add_weights(parser)
-    parser.add_argument("--out", type=Path, default=HERE / "results")
+    parser.add_argument("--out", type=Path, default=FOLDER / "results")
     return parser
 
 
@@ -77,16 +84,16 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.device == "cuda" and not has_cuda():
         raise SystemExit("--device cuda: torch finds no such device here; leave it out for the CPU")
-    found = header("benchmarks.train", parser, arguments)
-    found["versions"] = installed_versions(("torch", "transformers", "litgpt", "x-transformers"))
+    results = header("benchmarks.train", parser, arguments)
+    results["versions"] = installed_versions(("torch", "transformers", "litgpt", "x-transformers"))
     if arguments.nanogpt is not None:
-        found["versions"]["nanoGPT"] = commit(arguments.nanogpt)
-    found["shapes"] = {}
+        results["versions"]["nanoGPT"] = commit(arguments.nanogpt)
+    results["shapes"] = {}
     with kept_weights(arguments) as folder:
         for shape in shapes(arguments):
-            found["shapes"][shape.name] = measure(shape, folder / shape.name, arguments)
-    write(found, arguments.out, f"train-{arguments.device}")
-    print(tables(found))
+            results["shapes"][shape.name] = measure(shape, folder / shape.name, arguments)
+    write(results, arguments.out, f"train-{arguments.device}")
+    print(tables(results))
 
 
 def shapes(arguments: argparse.Namespace) -> list[Shape]:
@@ -100,7 +107,7 @@ def contestants(shape: Shape, folder: Path, arguments: argparse.Namespace) -> li
     device = arguments.device
     setup = {"shape": as_json(shape), "folder": str(folder), "device": device}
     cuda = device == "cuda"
-    entered: list[Contestant] = []
+    entries: list[Contestant] = []
 
     def enter(
         name: str,
@@ -108,12 +115,19 @@ def contestants(shape: Shape, folder: Path, arguments: argparse.Namespace) -> li
         precision: str,
         *,
         compiled: bool = cuda,
-        settled: bool = False,
-        **more: Any,
+        allocator_settled: bool = False,
+        **settings: Any,
     ) -> None:
-        says = [name, precision, *["compiled"] * compiled, *["our allocator settings"] * settled]
-        given = setup | {"precision": precision, "compiled": compiled} | more
-        entered.append(Contestant(", ".join(says), f"{PEERS}:{make}", given, settled))
+        labels = [
+            name,
+            precision,
+            *["compiled"] * compiled,
+            *["our allocator settings"] * allocator_settled,
+        ]
+        contestant_setup = setup | {"precision": precision, "compiled": compiled} | settings
+        entries.append(
+            Contestant(", ".join(labels), f"{PEERS}:{make}", contestant_setup, allocator_settled)
+        )
 
     nanogpt = {} if arguments.nanogpt is None else {"checkout": str(arguments.nanogpt.resolve())}
     if nanogpt:
@@ -122,7 +136,7 @@ def contestants(shape: Shape, folder: Path, arguments: argparse.Namespace) -> li
         enter("Hugging Face", "huggingface", "float32")
     enter("Hugging Face", "huggingface", "bfloat16")
     if not cuda:
-        enter("Hugging Face", "huggingface", "bfloat16", settled=True)
+        enter("Hugging Face", "huggingface", "bfloat16", allocator_settled=True)
         for name, make in (("litgpt", "litgpt"), ("x-transformers", "x_transformers")):
             enter(name, make, "float32")
             enter(name, make, "bfloat16")
@@ -131,49 +145,62 @@ def contestants(shape: Shape, folder: Path, arguments: argparse.Namespace) -> li
                 enter("nanoGPT", "nanogpt", "float32", compiled=True, **nanogpt)
             enter("Hugging Face", "huggingface", "bfloat16", compiled=True)
     for name, watching in (("no vital signs", None), ("vital signs", {})):
-        given = setup | {"compiled": cuda, "watching": watching}
-        entered.append(Contestant(f"pellucid, {name}", f"{OURS}:pellucid", given, settled=True))
+        contestant_setup = setup | {"compiled": cuda, "watching": watching}
+        entries.append(
+            Contestant(
+                f"pellucid, {name}",
+                f"{PELLUCID}:pellucid",
+                contestant_setup,
+                allocator_settled=True,
+            )
+        )
     if cuda:
-        given = setup | {"compiled": True, "compiled_loss": True, "watching": {}}
+        contestant_setup = setup | {"compiled": True, "compiled_loss": True, "watching": {}}
         name = "pellucid, vital signs, compiled loss"
-        entered.append(Contestant(name, f"{OURS}:pellucid", given, settled=True))
-    only = arguments.only
-    return [c for c in entered if not only or any(part in c.name for part in only)]
+        entries.append(
+            Contestant(name, f"{PELLUCID}:pellucid", contestant_setup, allocator_settled=True)
+        )
+    wanted_parts = arguments.only
+    return [c for c in entries if not wanted_parts or any(part in c.name for part in wanted_parts)]
 
 
 def measure(shape: Shape, folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     """All turns of one shape, after parity."""
-    say(f"{shape.name}: {shape.said()}")
-    entered = [limits_contestant(arguments.device), *contestants(shape, folder, arguments)]
+    print_progress(f"{shape.name}: {shape.describe()}")
+    entries = [limits_contestant(arguments.device), *contestants(shape, folder, arguments)]
     if arguments.device == "cpu":
-        check_memory(shape, len(entered) - 1, available_bytes())
+        check_memory(shape, len(entries) - 1, available_bytes())
     write_weights(shape, folder, arguments.threads)
     ids = write_ids(shape, arguments.text, folder / "ids.npy")
     on_gpu = arguments.device == "cuda"
-    with started(entered, arguments.threads, together=on_gpu) as workers:
+    with started(entries, arguments.threads, concurrently=on_gpu) as workers:
         facts = {worker.name: worker.facts for worker in workers[1:]}
         check_parity(facts)
         check_sizes(facts, shape)
-        say("parity holds; one turn to warm up")
-        warm = at_once(workers, 2) if on_gpu else {one.name: one.work(2) for one in workers}
-        again = [worker.work(1).wall for worker in workers[1:]]
-        turns = in_turns(workers, arguments.turns, steps_for(again, arguments.seconds))
-        held = {worker.name: worker.held_bytes for worker in workers}
+        print_progress("parity holds; one turn to warm up")
+        warm = (
+            work_together(workers, 2)
+            if on_gpu
+            else {worker.name: worker.work(2) for worker in workers}
+        )
+        second_walls = [worker.work(1).wall for worker in workers[1:]]
+        turns = in_turns(workers, arguments.turns, steps_for(second_walls, arguments.seconds))
+        held_bytes = {worker.name: worker.held_bytes for worker in workers}
     limits = best_of(turns.pop("limits"))
     return {
         "shape": as_json(shape),
-        "said": shape.said(),
+        "said": shape.describe(),
         "ids": ids,
         "tokens": shape.tokens,
         "flops": shape.flops,
         "ln_vocab": math.log(shape.vocab),
         "limits": limits,
-        "settled": [c.name for c in entered if c.settled],
+        "settled": [c.name for c in entries if c.allocator_settled],
         "facts": facts,
         "first_turn_seconds": {name: turn.wall for name, turn in warm.items()},
-        "held_bytes": held,
+        "held_bytes": held_bytes,
         "summary": summary(turns, shape, limits),
-        "turns": {name: [vars(turn) for turn in of] for name, of in turns.items()},
+        "turns": {name: [vars(turn) for turn in turn_list] for name, turn_list in turns.items()},
         "ended": time.strftime("%H:%M:%S"),
     }
 
@@ -192,16 +219,17 @@ def check_sizes(facts: dict[str, dict[str, Any]], shape: Shape) -> None:
             )
 
 
-def check_memory(shape: Shape, entered: int, available: int) -> None:
+def check_memory(shape: Shape, n_contestants: int, available: int) -> None:
     """Whether everybody fits into memory at once: weights, gradients and two moments each.
 
     Raises:
         SystemExit: they do not.
     """
-    needed = entered * 16 * parameter_count(shape.model())
-    if needed > available:
+    needed_bytes = n_contestants * 16 * parameter_count(shape.model())
+    if needed_bytes > available:
         raise SystemExit(
-            f"{entered} contestants of {shape.name} hold at least {needed / 1e9:.0f} GB at once, "
+            f"{n_contestants} contestants of {shape.name} hold at least {needed_bytes / 1e9:.0f} "
+            "GB at once, "
             f"and {available / 1e9:.0f} GB are free: name fewer with --only, or a smaller shape"
         )
 
@@ -230,15 +258,15 @@ def write_weights(shape: Shape, folder: Path, threads: int) -> None:
         SystemExit: those that are there have another shape.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    numbers, written = folder / "shape.json", json.dumps(as_json(replace(shape, batch=1)))
+    numbers, shape_text = folder / "shape.json", json.dumps(as_json(replace(shape, batch=1)))
     if numbers.is_file():
-        if numbers.read_text(encoding="utf-8") != written:
+        if numbers.read_text(encoding="utf-8") != shape_text:
             raise SystemExit(f"--weights: the weights of {shape.name} there have another shape")
         return
     setup = {"shape": as_json(shape), "folder": str(folder)}
     with started([Contestant("weights", "benchmarks.train_weights:weights", setup)], threads):
         pass  # they are written where it was made
-    numbers.write_text(written, encoding="utf-8")
+    numbers.write_text(shape_text, encoding="utf-8")
 
 
 def check_parity(facts: dict[str, dict[str, Any]]) -> None:
@@ -247,11 +275,11 @@ def check_parity(facts: dict[str, dict[str, Any]]) -> None:
     Raises:
         SystemExit: they have not; says whose and how far apart.
     """
-    alike = {name: fact for name, fact in facts.items() if fact["same_weights"]}
-    if not alike:
+    same_weights = {name: fact for name, fact in facts.items() if fact["same_weights"]}
+    if not same_weights:
         return
-    reference, first = next(iter(alike.items()))
-    for name, fact in alike.items():
+    reference, first = next(iter(same_weights.items()))
+    for name, fact in same_weights.items():
         for key, bound in (
             ("float32_loss", FLOAT32_TOLERANCE),
             (
@@ -259,11 +287,11 @@ def check_parity(facts: dict[str, dict[str, Any]]) -> None:
                 FLOAT32_TOLERANCE if fact["precision"] == "float32" else BFLOAT16_TOLERANCE,
             ),
         ):
-            apart = abs(fact[key] - first["float32_loss"])
-            if not apart <= bound:
+            gap = abs(fact[key] - first["float32_loss"])
+            if not gap <= bound:
                 raise SystemExit(
                     f"no parity: from the same weights, {name} has a {key} of {fact[key]:.6f} and "
-                    f"{reference} a float32_loss of {first['float32_loss']:.6f}, {apart:.2g} apart "
+                    f"{reference} a float32_loss of {first['float32_loss']:.6f}, {gap:.2g} apart "
                     f"where {bound:g} is allowed: what they compute is not the same, so their "
                     "times are not compared"
                 )

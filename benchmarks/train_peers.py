@@ -55,7 +55,7 @@ class Updates:
         self.device = device
         self.parameters = list(model.parameters())
         self.feed, self.step = Feed(shape, Path(folder) / "ids.npy", device), 0
-        ids, targets = self.feed.at(0)
+        ids, targets = self.feed.batch(0)
         first = ids[:CHECKED], targets[:CHECKED]
         with torch.no_grad():
             self.facts = {
@@ -68,7 +68,7 @@ class Updates:
             with self.autocast():
                 self.facts["first_loss"] = float(loss(model, *first))
         # only now: other rows and no gradients would be compiled too
-        self.called = torch.compile(model) if compiled else model
+        self.forward = torch.compile(model) if compiled else model
 
     def autocast(self) -> AbstractContextManager[Any]:
         enabled = self.precision == "bfloat16"
@@ -77,9 +77,9 @@ class Updates:
     def __call__(self, steps: int) -> dict[str, Any]:
         loss = torch.zeros(())
         for _ in range(steps):
-            ids, targets = self.feed.at(self.step)
+            ids, targets = self.feed.batch(self.step)
             with self.autocast():
-                loss = self.loss(self.called, ids, targets)
+                loss = self.loss(self.forward, ids, targets)
             loss.backward()
             nn.utils.clip_grad_norm_(self.parameters, CLIP_NORM)
             self.optimiser.step()
@@ -102,69 +102,71 @@ def products(model: nn.Module, vocab: int) -> int:
 
 
 def nanogpt(
-    *, shape: dict[str, Any], folder: str, checkout: str, device: str, **how: Any
+    *, shape: dict[str, Any], folder: str, checkout: str, device: str, **settings: Any
 ) -> Updates:
     """nanoGPT's model, its `configure_optimizers`, its clipping."""
-    given = Shape(**shape)
+    model_shape = Shape(**shape)
     allow_tf32(device)
-    model = nanogpt_model(given, folder, checkout).to(device)
+    model = nanogpt_model(model_shape, folder, checkout).to(device)
     # its own choice of kernel: fused on CUDA alone
     optimiser = model.configure_optimizers(WEIGHT_DECAY, LEARNING_RATE, BETAS, device)
 
-    def loss(called: Any, ids: Tensor, targets: Tensor) -> Tensor:
-        return called(ids, targets)[1]
+    def loss(forward: Any, ids: Tensor, targets: Tensor) -> Tensor:
+        return forward(ids, targets)[1]
 
-    return Updates(model, loss, optimiser, given, folder, device=device, same_weights=True, **how)
+    return Updates(
+        model, loss, optimiser, model_shape, folder, device=device, same_weights=True, **settings
+    )
 
 
-def huggingface(*, shape: dict[str, Any], folder: str, device: str, **how: Any) -> Updates:
+def huggingface(*, shape: dict[str, Any], folder: str, device: str, **settings: Any) -> Updates:
     """GPT2LMHeadModel with its own loss; no cache; AdamW in torch's fused kernel."""
     from transformers import GPT2LMHeadModel  # pyright: ignore[reportMissingImports]
 
     allow_tf32(device)
     model = GPT2LMHeadModel.from_pretrained(folder).to(device).train()
 
-    def loss(called: Any, ids: Tensor, targets: Tensor) -> Tensor:
-        return called(input_ids=ids, labels=targets, shift_labels=targets, use_cache=False).loss
+    def loss(forward: Any, ids: Tensor, targets: Tensor) -> Tensor:
+        return forward(input_ids=ids, labels=targets, shift_labels=targets, use_cache=False).loss
 
-    return plain(model, loss, Shape(**shape), folder, device=device, same_weights=True, **how)
+    return plain(model, loss, Shape(**shape), folder, device=device, same_weights=True, **settings)
 
 
-def litgpt(*, shape: dict[str, Any], folder: str, device: str, **how: Any) -> Updates:
+def litgpt(*, shape: dict[str, Any], folder: str, device: str, **settings: Any) -> Updates:
     """litgpt's model with its chunked loss."""
     from litgpt.utils import chunked_cross_entropy  # pyright: ignore[reportMissingImports]
 
-    given = Shape(**shape)
+    model_shape = Shape(**shape)
     allow_tf32(device)
-    model = litgpt_model(given).to(device).train()
+    model = litgpt_model(model_shape).to(device).train()
 
-    def loss(called: Any, ids: Tensor, targets: Tensor) -> Tensor:
-        return chunked_cross_entropy(called(ids), targets)
+    def loss(forward: Any, ids: Tensor, targets: Tensor) -> Tensor:
+        return chunked_cross_entropy(forward(ids), targets)
 
-    return plain(model, loss, given, folder, device=device, same_weights=False, **how)
+    return plain(model, loss, model_shape, folder, device=device, same_weights=False, **settings)
 
 
-def x_transformers(*, shape: dict[str, Any], folder: str, device: str, **how: Any) -> Updates:
+def x_transformers(*, shape: dict[str, Any], folder: str, device: str, **settings: Any) -> Updates:
     """x-transformers' model with plain cross-entropy."""
-    given = Shape(**shape)
+    model_shape = Shape(**shape)
     allow_tf32(device)
-    model = x_transformers_model(given).to(device).train()
+    model = x_transformers_model(model_shape).to(device).train()
 
-    def loss(called: Any, ids: Tensor, targets: Tensor) -> Tensor:
+    def loss(forward: Any, ids: Tensor, targets: Tensor) -> Tensor:
         # as a row of classes per token: its own wrapper takes them along dimension 1, more slowly
-        return F.cross_entropy(called(ids).flatten(0, 1), targets.flatten())
+        return F.cross_entropy(forward(ids).flatten(0, 1), targets.flatten())
 
-    return plain(model, loss, given, folder, device=device, same_weights=False, **how)
+    return plain(model, loss, model_shape, folder, device=device, same_weights=False, **settings)
 
 
-def plain(model: nn.Module, loss: Loss, shape: Shape, folder: str, **how: Any) -> Updates:
+def plain(model: nn.Module, loss: Loss, shape: Shape, folder: str, **settings: Any) -> Updates:
     """With AdamW as everybody has it: fused, matrices and tables decay, vectors do not."""
     groups = [
         {"params": [p for p in model.parameters() if p.ndim >= 2], "weight_decay": WEIGHT_DECAY},
         {"params": [p for p in model.parameters() if p.ndim < 2], "weight_decay": 0.0},
     ]
     optimiser = torch.optim.AdamW(groups, lr=LEARNING_RATE, betas=BETAS, eps=EPS, fused=True)
-    return Updates(model, loss, optimiser, shape, folder, **how)
+    return Updates(model, loss, optimiser, shape, folder, **settings)
 
 
 def allow_tf32(device: str) -> None:

@@ -57,7 +57,7 @@ class Updates:
             seed=job.seed,
         )
         self.meter = Meter(job.settings.log_every, wait=self.stepper.wait)
-        self.told: list[events.Event] = []
+        self.events: list[events.Event] = []
         self.facts = facts_of(job)
         if job.plan.compile:
             compile_blocks(job.model)
@@ -78,8 +78,8 @@ class Updates:
     def begin(self) -> Callable[[events.Event], None]:
         """Let those in who watch; the first look is made in the first update."""
         if self.watching is None:
-            return self.told.append
-        return self.open.enter_context(watcher(**self.watching)(self.job, self.told.append))
+            return self.events.append
+        return self.open.enter_context(watcher(**self.watching)(self.job, self.events.append))
 
     def update(self) -> torch.Tensor:
         job = self.job
@@ -113,11 +113,11 @@ class Updates:
 
     def cost(self) -> dict[str, float] | None:
         """What watching says itself that it took so far, where it has said so."""
-        costs = [e.cost for e in self.told if isinstance(e, events.Vitals) and e.cost]
+        costs = [e.cost for e in self.events if isinstance(e, events.Vitals) and e.cost]
         if not costs:
             return None
-        seconds, training, looks = costs[-1]
-        return {"seconds": seconds, "training_seconds": training, "looks": looks}
+        seconds, training, n_readings = costs[-1]
+        return {"seconds": seconds, "training_seconds": training, "looks": n_readings}
 
 
 def pellucid(
@@ -131,15 +131,17 @@ def pellucid(
     compiled_loss: bool = False,
 ) -> Updates:
     """On the shared ids, with the shared weights or with weights of its own draw."""
-    before, given = memory("VmRSS"), Shape(**shape)
-    feed = Feed(given, Path(folder) / "ids.npy", "cpu")
+    before, model_shape = memory("VmRSS"), Shape(**shape)
+    feed = Feed(model_shape, Path(folder) / "ids.npy", "cpu")
 
     def batch(position: int, size: int) -> TokenBatch:
-        ids, targets = feed.at(position // size)
-        return TokenBatch(ids=ids, targets=targets, n_supervised=given.tokens)
+        ids, targets = feed.batch(position // size)
+        return TokenBatch(ids=ids, targets=targets, n_supervised=model_shape.tokens)
 
-    model = filled(folder) if shared else assemble(given.model(), seed=1)
-    job = job_of(given, model, batch, device=device, compiled=compiled, compiled_loss=compiled_loss)
+    model = filled(folder) if shared else assemble(model_shape.model(), seed=1)
+    job = job_of(
+        model_shape, model, batch, device=device, compiled=compiled, compiled_loss=compiled_loss
+    )
     updates = Updates(job, watching)
     updates.facts["bytes_before"] = before
     return updates
@@ -187,15 +189,15 @@ def job_of(
         ),
         seed=1,
         batch=batch,
-        evaluate=never,
-        sample=never,
-        save=never,
+        evaluate=refuse_call,
+        sample=refuse_call,
+        save=refuse_call,
         facts={},
         non_finite_folder=Path(),
     )
 
 
-def never(*_: object) -> Any:
+def refuse_call(*_: object) -> Any:
     """Nothing is evaluated, sampled or saved in an update."""
     raise AssertionError
 

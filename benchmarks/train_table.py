@@ -13,7 +13,7 @@ from benchmarks.shapes import Shape
 from benchmarks.workers import Turn, ratio, ratios, seconds
 
 #: Ratios are to these, where they took part.
-OURS = "pellucid, vital signs"
+WATCHED = "pellucid, vital signs"
 
 
 def summary(
@@ -23,10 +23,10 @@ def summary(
 
     `faster_than[b]` of a is how many of a's updates fit into one of b's; by both clocks.
     """
-    found: dict[str, dict[str, Any]] = {}
-    for name, own in turns.items():
-        wall, processor = seconds(own), seconds(own, "processor")
-        found[name] = {
+    rows: dict[str, dict[str, Any]] = {}
+    for name, own_turns in turns.items():
+        wall, processor = seconds(own_turns), seconds(own_turns, "processor")
+        rows[name] = {
             "seconds": wall,
             "processor_seconds": processor,
             "tokens_per_second": shape.tokens / wall,
@@ -39,45 +39,51 @@ def summary(
                 dtype: shape.flops / processor / limits["by_processor"][dtype]
                 for dtype in ("bfloat16", "float32")
             },
-            "peak_bytes": own[-1].peak_bytes,
-            "last_loss": own[-1].found["loss"],
+            "peak_bytes": own_turns[-1].peak_bytes,
+            "last_loss": own_turns[-1].found["loss"],
             "faster_than": {
                 other: {
-                    "wall": ratio(theirs, own),
-                    "wall_range": [min(ratios(theirs, own)), max(ratios(theirs, own))],
-                    "processor": ratio(theirs, own, "processor"),
+                    "wall": ratio(other_turns, own_turns),
+                    "wall_range": [
+                        min(ratios(other_turns, own_turns)),
+                        max(ratios(other_turns, own_turns)),
+                    ],
+                    "processor": ratio(other_turns, own_turns, "processor"),
                 }
-                for other, theirs in turns.items()
+                for other, other_turns in turns.items()
                 if other != name
             },
         }
-    return found
+    return rows
 
 
-def tables(found: Mapping[str, Any]) -> str:
+def tables(results: Mapping[str, Any]) -> str:
     """Every shape's table."""
-    return "\n\n".join(table(found, name) for name in found["shapes"])
+    return "\n\n".join(table(results, name) for name in results["shapes"])
 
 
-def table(found: Mapping[str, Any], name: str) -> str:
+def table(results: Mapping[str, Any], name: str) -> str:
     """A shape's results as Markdown, below a line that says what was run."""
-    result = found["shapes"][name]
+    result = results["shapes"][name]
     rows = result["summary"]
-    ours = next((one for one in (OURS, *rows) if one in rows and one.startswith("pellucid")), None)
+    pellucid_row = next(
+        (name for name in (WATCHED, *rows) if name in rows and name.startswith("pellucid")), None
+    )
     lines = [
-        f"**{name}**: {result['said']}. Ids: {result['ids']}. {machine_line(found)}",
+        f"**{name}**: {result['said']}. Ids: {result['ids']}. {machine_line(results)}",
         "",
         limits_line(result["limits"]),
         "",
-        f"| | tokens/s | {ours or 'pellucid'} is faster by (range; by processor time) "
+        f"| | tokens/s | {pellucid_row or 'pellucid'} is faster by (range; by processor time) "
         "| share of peak | peak MB | parameters | first loss | loss at the end |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for one, row in rows.items():
-        fact = result["facts"][one]
+    for contestant, row in rows.items():
+        fact = result["facts"][contestant]
         peak = share(row, fact["precision"])
         lines.append(
-            f"| {one} | {row['tokens_per_second']:,.0f} | {faster(rows, ours, one)} | {peak} | "
+            f"| {contestant} | {row['tokens_per_second']:,.0f} | "
+            f"{faster(rows, pellucid_row, contestant)} | {peak} | "
             f"{row['peak_bytes'] / 1e6:,.0f} | {fact['parameters']:,} | {first_loss(fact)} | "
             f"{row['last_loss']:.3f} |"
         )
@@ -85,13 +91,13 @@ def table(found: Mapping[str, Any], name: str) -> str:
     return "\n".join(lines)
 
 
-def faster(rows: Mapping[str, Any], ours: str | None, other: str) -> str:
+def faster(rows: Mapping[str, Any], pellucid_row: str | None, other: str) -> str:
     """How many times as fast as `other` pellucid is, with the range over rounds."""
-    if ours is None or ours == other:
+    if pellucid_row is None or pellucid_row == other:
         return ""
-    known = rows[ours]["faster_than"][other]
-    low, high = known["wall_range"]
-    return f"{known['wall']:.2f} ({low:.2f} to {high:.2f}; {known['processor']:.2f})"
+    comparison = rows[pellucid_row]["faster_than"][other]
+    low, high = comparison["wall_range"]
+    return f"{comparison['wall']:.2f} ({low:.2f} to {high:.2f}; {comparison['processor']:.2f})"
 
 
 def share(row: Mapping[str, Any], precision: str) -> str:
@@ -114,22 +120,23 @@ def limits_line(limits: Mapping[str, Mapping[str, float]]) -> str:
     )
 
 
-def machine_line(found: Mapping[str, Any]) -> str:
+def machine_line(results: Mapping[str, Any]) -> str:
     """Command, date, machine, versions, threads, load."""
-    machine = found["machine"]
-    versions = ", ".join(f"{name} {number}" for name, number in found.get("versions", {}).items())
+    machine = results["machine"]
+    versions = ", ".join(f"{name} {number}" for name, number in results.get("versions", {}).items())
     device = machine.get("gpu") or f"{machine['processor']}, {machine['cores']} cores"
     return (
-        f"`{found['command']}`, {found['date']}: {device} ({machine['capability']}), "
-        f"{counted(found['threads'], 'thread')}; {versions or 'torch ' + machine['torch']}; Python "
-        f"{machine['python']}; commit {found['commit']}; load average before it "
-        f"{found['load_before']:.1f} (below 1 is quiet)."
+        f"`{results['command']}`, {results['date']}: {device} ({machine['capability']}), "
+        f"{format_count(results['threads'], 'thread')}; {versions or 'torch ' + machine['torch']}; "
+        "Python "
+        f"{machine['python']}; commit {results['commit']}; load average before it "
+        f"{results['load_before']:.1f} (below 1 is quiet)."
     )
 
 
-def counted(number: int, what: str) -> str:
+def format_count(number: int, noun: str) -> str:
     """A number of things."""
-    return f"{number} {what}" if number == 1 else f"{number:,} {what}s"
+    return f"{number} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def notes(result: Mapping[str, Any]) -> str:
@@ -137,7 +144,8 @@ def notes(result: Mapping[str, Any]) -> str:
     others = [name for name, fact in result["facts"].items() if not fact["same_weights"]]
     turns = next(iter(result["turns"].values()))
     text = (
-        f"Medians over {counted(len(turns), 'turn')} of {counted(turns[0]['steps'], 'update')}; "
+        f"Medians over {format_count(len(turns), 'turn')} of "
+        f"{format_count(turns[0]['steps'], 'update')}; "
         "ratios are medians of those round by round. FLOPs of an update: "
         f"{result['flops'] / 1e9:,.1f} G, that is 6 (12 L d^2 + V d) + 6 L d (T + 1) a token. "
         "Where the first loss in float32 is one, the weights were the same."

@@ -24,29 +24,29 @@ def read(folder: str) -> dict[str, Tensor]:
 
 
 #: Matrices that lie as (in, out) there and as (out, in) in nanoGPT.
-_TURNED = ("attn.c_attn.weight", "attn.c_proj.weight", "mlp.c_fc.weight", "mlp.c_proj.weight")
+_TRANSPOSED = ("attn.c_attn.weight", "attn.c_proj.weight", "mlp.c_fc.weight", "mlp.c_proj.weight")
 
 
 def for_nanogpt(weights: dict[str, Tensor]) -> dict[str, Tensor]:
     """The same weights as nanoGPT holds them: with the head's name, and linear layers turned."""
-    held = {
-        name: tensor.t().contiguous() if name.endswith(_TURNED) else tensor
+    renamed = {
+        name: tensor.t().contiguous() if name.endswith(_TRANSPOSED) else tensor
         for name, tensor in weights.items()
     }
-    return held | {"lm_head.weight": held["transformer.wte.weight"]}
+    return renamed | {"lm_head.weight": renamed["transformer.wte.weight"]}
 
 
 def weights(*, shape: dict[str, Any], folder: str) -> Callable[[int], dict[str, Any]]:
     """Write the weights that are shared, as Hugging Face's GPT-2 draws and saves them."""
     from transformers import GPT2Config, GPT2LMHeadModel  # pyright: ignore[reportMissingImports]
 
-    given = Shape(**shape)
+    shape_numbers = Shape(**shape)
     settings = GPT2Config(
-        vocab_size=given.vocab,
-        n_positions=given.length,
-        n_embd=given.width,
-        n_layer=given.layers,
-        n_head=given.heads,
+        vocab_size=shape_numbers.vocab,
+        n_positions=shape_numbers.length,
+        n_embd=shape_numbers.width,
+        n_layer=shape_numbers.layers,
+        n_head=shape_numbers.heads,
         # exact, as nanoGPT has it: one kernel, where transformers' default is eight operations
         activation_function="gelu",
         resid_pdrop=0.0,
@@ -60,7 +60,7 @@ def weights(*, shape: dict[str, Any], folder: str) -> Callable[[int], dict[str, 
     return lambda steps: {}
 
 
-def drawn(model: nn.Module) -> None:
+def initialise_as_gpt2(model: nn.Module) -> None:
     """Weights as GPT-2 draws them, biases of zero, so that the first loss is near ln V."""
     torch.manual_seed(1)
     for name, parameter in model.named_parameters():

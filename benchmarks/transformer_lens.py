@@ -31,7 +31,7 @@ import torch
 
 import pellucid
 from benchmarks.machine import header, write
-from benchmarks.workers import say
+from benchmarks.workers import print_progress
 from pellucid import config
 from pellucid.explain import Attribution, Trace
 from pellucid.explain.why.replace import Replacement, measure_differences, part_vectors
@@ -105,46 +105,49 @@ CASES: dict[str, tuple[config.Transformer, dict[str, Any]]] = {
 def built(model: config.Transformer, *, attention_alone: bool) -> Transformer:
     """The model with random gains and biases too."""
     torch.manual_seed(0)
-    made = assemble(model, seed=0).eval().requires_grad_(False)
-    for name, parameter in made.named_parameters():
+    transformer = assemble(model, seed=0).eval().requires_grad_(False)
+    for name, parameter in transformer.named_parameters():
         if parameter.ndim == 1:
             parameter.add_(0.3 * torch.randn_like(parameter))
         if attention_alone and ".feed_forward." in name:
             parameter.zero_()
-    return made
+    return transformer
 
 
 def their_weights(model: Transformer) -> dict[str, np.ndarray]:
     """Our weights by their names, and in their shapes."""
     decoder = model.decoder
     assert decoder is not None
-    theirs = {"embed.W_E": model.token_embedding.weight, "unembed.W_U": model.head_weight.T}
+    weights = {"embed.W_E": model.token_embedding.weight, "unembed.W_U": model.head_weight.T}
     positions: Any = decoder.positions
     if hasattr(positions, "embedding"):
-        theirs["pos_embed.W_pos"] = positions.embedding.weight
-    theirs |= norm_weights("ln_final", decoder.final_norm)
+        weights["pos_embed.W_pos"] = positions.embedding.weight
+    weights |= norm_weights("ln_final", decoder.final_norm)
     for layer, block in enumerate(decoder.blocks):
         part: Any = block
-        at = f"blocks.{layer}"
+        prefix = f"blocks.{layer}"
         for letter, name in (("Q", "query"), ("K", "key"), ("V", "value")):
             linear = getattr(part.attention, name)
-            theirs[f"{at}.attn.W_{letter}"] = linear.weight.view(N_HEADS, D_HEAD, -1).mT
+            weights[f"{prefix}.attn.W_{letter}"] = linear.weight.view(N_HEADS, D_HEAD, -1).mT
             if linear.bias is not None:
-                theirs[f"{at}.attn.b_{letter}"] = linear.bias.view(N_HEADS, D_HEAD)
-        theirs[f"{at}.attn.W_O"] = part.attention.output.weight.T.reshape(N_HEADS, D_HEAD, -1)
+                weights[f"{prefix}.attn.b_{letter}"] = linear.bias.view(N_HEADS, D_HEAD)
+        weights[f"{prefix}.attn.W_O"] = part.attention.output.weight.T.reshape(N_HEADS, D_HEAD, -1)
         if part.attention.output.bias is not None:
-            theirs[f"{at}.attn.b_O"] = part.attention.output.bias
-        theirs |= norm_weights(f"{at}.ln1", part.attention_norm)
-        theirs |= norm_weights(f"{at}.ln2", part.feed_forward_norm)
+            weights[f"{prefix}.attn.b_O"] = part.attention.output.bias
+        weights |= norm_weights(f"{prefix}.ln1", part.attention_norm)
+        weights |= norm_weights(f"{prefix}.ln2", part.feed_forward_norm)
         feed = part.feed_forward
         gated = hasattr(feed, "gate")
-        theirs[f"{at}.mlp.W_in"] = feed.up.weight.T
-        theirs[f"{at}.mlp.W_out"] = feed.down.weight.T
+        weights[f"{prefix}.mlp.W_in"] = feed.up.weight.T
+        weights[f"{prefix}.mlp.W_out"] = feed.down.weight.T
         if gated:
-            theirs[f"{at}.mlp.W_gate"] = feed.gate.weight.T
+            weights[f"{prefix}.mlp.W_gate"] = feed.gate.weight.T
         else:
-            theirs[f"{at}.mlp.b_in"], theirs[f"{at}.mlp.b_out"] = feed.up.bias, feed.down.bias
-    return {name: tensor.numpy() for name, tensor in theirs.items()}
+            weights[f"{prefix}.mlp.b_in"], weights[f"{prefix}.mlp.b_out"] = (
+                feed.up.bias,
+                feed.down.bias,
+            )
+    return {name: tensor.numpy() for name, tensor in weights.items()}
 
 
 def norm_weights(name: str, norm: Any) -> dict[str, torch.Tensor]:
@@ -179,7 +182,7 @@ def compare(name: str, python: str) -> tuple[Compared, dict[str, str]]:
     trace, other = (pellucid.trace(model, ids=ids) for ids in (text, contrast))
     attribution = trace.why()
     n_layers = trace.n_layers("decoder")
-    theirs = ask(
+    answer = ask(
         python,
         their_weights(model),
         {
@@ -198,17 +201,18 @@ def compare(name: str, python: str) -> tuple[Compared, dict[str, str]]:
             },
         },
     )
-    alone = "attn_only" in shape
+    is_attention_only = "attn_only" in shape
     shares = [
-        abs(theirs["shares"][at] - share) for at, share in their_names(attribution, alone).items()
+        abs(answer["shares"][name_of_part] - share)
+        for name_of_part, share in their_names(attribution, is_attention_only).items()
     ]
     heads = patches(trace, attribution, other, "head")
-    head_differences = np.abs(np.array(theirs["head_patches"]).flatten() - heads)
+    head_differences = np.abs(np.array(answer["head_patches"]).flatten() - heads)
     feeds = np.zeros(0)
     theirs_feeds = np.zeros(0)
-    if not alone:
+    if not is_attention_only:
         feeds = patches(trace, attribution, other, "feed-forward", each_token=True)
-        theirs_feeds = np.array(theirs["feed_forward_patches"]).flatten()
+        theirs_feeds = np.array(answer["feed_forward_patches"]).flatten()
     compared = Compared(
         name=name,
         parts=len(shares),
@@ -217,16 +221,16 @@ def compare(name: str, python: str) -> tuple[Compared, dict[str, str]]:
         head_patches=float(head_differences.max()),
         feed_forward_patches=float(np.abs(theirs_feeds - feeds).max(initial=0.0)),
     )
-    return compared, {"transformer-lens": theirs["version"], "its torch": theirs["torch"]}
+    return compared, {"transformer-lens": answer["version"], "its torch": answer["torch"]}
 
 
-def their_names(attribution: Attribution, alone: bool) -> dict[str, float]:
+def their_names(attribution: Attribution, is_attention_only: bool) -> dict[str, float]:
     """Our shares by their names of parts."""
     names: dict[str, float] = {}
     for part in attribution.parts:
         if part.kind == "head":
             names[f"L{part.layer}H{part.head}"] = part.share
-        elif part.kind == "feed-forward" and not alone:
+        elif part.kind == "feed-forward" and not is_attention_only:
             names[f"{part.layer}_mlp_out"] = part.share
         elif part.kind in ("embedding", "positions"):
             names["embed" if part.kind == "embedding" else "pos_embed"] = part.share
@@ -253,12 +257,12 @@ def ask(python: str, weights: dict[str, np.ndarray], case: dict[str, Any]) -> di
         arrays, file = Path(folder) / "case.npz", Path(folder) / "case.json"
         np.savez(arrays, **weights)
         file.write_text(json.dumps(case), encoding="utf-8")
-        done = subprocess.run(
+        process = subprocess.run(
             [python, "-P", str(WORKER), str(arrays), str(file)], capture_output=True, text=True
         )
-    if done.returncode:
-        sys.exit(done.stderr)
-    return json.loads(done.stdout.splitlines()[-1])
+    if process.returncode:
+        sys.exit(process.stderr)
+    return json.loads(process.stdout.splitlines()[-1])
 
 
 def main() -> int:
@@ -270,20 +274,20 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="folder of the dated result")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    found = header("benchmarks.transformer_lens", parser, arguments)
+    head = header("benchmarks.transformer_lens", parser, arguments)
     rows: list[Compared] = []
     versions: dict[str, str] = {}
     for name in CASES:
         compared, versions = compare(name, str(arguments.python))
         rows.append(compared)
-        say(
+        print_progress(
             f"{name:<16} {compared.parts:>3} shares {compared.shares:.1e}  "
             f"{compared.patches:>3} patches {compared.head_patches:.1e} "
             f"{compared.feed_forward_patches:.1e}"
         )
     if arguments.out:
         results = {"allowed": ALLOWED, "rows": [asdict(row) for row in rows]}
-        write(found | versions | results, arguments.out, "transformer-lens")
+        write(head | versions | results, arguments.out, "transformer-lens")
     return int(max(row.largest for row in rows) > ALLOWED)
 
 

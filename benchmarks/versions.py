@@ -53,12 +53,12 @@ def seconds(python: str, command: list[str], folder: Path) -> dict[str, float]:
     new = folder / f"new-{time.monotonic_ns()}"
     filled = [{"RUN": str(folder / "run"), "NEW": str(new)}.get(word, word) for word in command]
     before, started = os.times(), time.perf_counter()
-    done = subprocess.run(
+    process = subprocess.run(
         [python, "-P", "-m", "pellucid", *filled], cwd=folder, capture_output=True, check=False
     )
     wall, after = time.perf_counter() - started, os.times()
-    if done.returncode:
-        raise SystemExit(f"{python}: {' '.join(filled)}: {done.stderr.decode()[-800:]}")
+    if process.returncode:
+        raise SystemExit(f"{python}: {' '.join(filled)}: {process.stderr.decode()[-800:]}")
     processor = (
         after.children_user - before.children_user + after.children_system - before.children_system
     )
@@ -67,7 +67,7 @@ def seconds(python: str, command: list[str], folder: Path) -> dict[str, float]:
 
 def compare(pythons: dict[str, str], rounds: int) -> dict[str, dict[str, list[dict[str, float]]]]:
     """The seconds of every round by command and version."""
-    taken: dict[str, dict[str, list[dict[str, float]]]] = {
+    seconds_of: dict[str, dict[str, list[dict[str, float]]]] = {
         name: {version: [] for version in pythons} for name in COMMANDS
     }
     with tempfile.TemporaryDirectory() as temporary:
@@ -79,19 +79,21 @@ def compare(pythons: dict[str, str], rounds: int) -> dict[str, dict[str, list[di
             order = list(pythons)[:: 1 if turn % 2 else -1]
             for name, command in COMMANDS.items():
                 for version in order:
-                    taken[name][version].append(
+                    seconds_of[name][version].append(
                         seconds(pythons[version], command, folders[version])
                     )
             print(f"round {turn + 1} of {rounds}", file=sys.stderr, flush=True)
-    for name, (more, less) in DIFFERENCES.items():
-        taken[name] = {
+    for name, (longer, shorter) in DIFFERENCES.items():
+        seconds_of[name] = {
             version: [
                 {unit: a[unit] - b[unit] for unit in UNITS}
-                for a, b in zip(taken[more][version], taken[less][version], strict=True)
+                for a, b in zip(
+                    seconds_of[longer][version], seconds_of[shorter][version], strict=True
+                )
             ]
             for version in pythons
         }
-    return taken
+    return seconds_of
 
 
 def summarise(rounds: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
@@ -119,14 +121,14 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="file to write the figures to")
     arguments = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
-    taken = compare({"before": arguments.before, "after": sys.executable}, arguments.rounds)
-    rows = {name: summarise(rounds) for name, rounds in taken.items()}
+    seconds_of = compare({"before": arguments.before, "after": sys.executable}, arguments.rounds)
+    rows = {name: summarise(rounds) for name, rounds in seconds_of.items()}
     for name, row in rows.items():
         for unit in UNITS:
-            at = row[unit]
+            times = row[unit]
             print(
-                f"{name:22} {unit:10} {at['before']:8.3f} s  {at['after']:8.3f} s  "
-                f"x{at['ratio']:.3f} ({at['least']:.3f} to {at['largest']:.3f})"
+                f"{name:22} {unit:10} {times['before']:8.3f} s  {times['after']:8.3f} s  "
+                f"x{times['ratio']:.3f} ({times['least']:.3f} to {times['largest']:.3f})"
             )
     if arguments.json:
         report = {

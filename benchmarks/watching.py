@@ -28,7 +28,7 @@ from benchmarks.machine import header, write
 from benchmarks.train_table import machine_line
 from pellucid.vitals import watch
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 VOCAB, ROWS, TIME = 500, 4, 32
 WIDTH: dict[str, Any] = {
     "vocab_size": VOCAB,
@@ -119,7 +119,7 @@ def measure(name: str, updates: int, turn: int) -> dict[str, Any]:
     for side in ("alone", "watched"):
         torch.manual_seed(0)
         sides[side] = Side(build(), parts, watched=side == "watched")
-    first = {side: each.turn(1) for side, each in sides.items()}
+    first = {side: training.turn(1) for side, training in sides.items()}
     turns: dict[str, list[float]] = {side: [] for side in sides}
     for place in range((updates - 1) // turn):
         for side in ("alone", "watched") if place % 2 else ("watched", "alone"):
@@ -153,26 +153,26 @@ def measure(name: str, updates: int, turn: int) -> dict[str, Any]:
     return result
 
 
-def table(found: dict[str, Any]) -> str:
+def table(results: dict[str, Any]) -> str:
     """The results as Markdown."""
     lines = [
-        machine_line(found),
+        machine_line(results),
         "",
         "| model | ms an update | longer after the first update | median of turns (quartiles) | "
         "longer over the run | counted | first update, watched, its probe, alone | in the ledger | "
         "same weights |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
-    for name, one in found["models"].items():
-        low, high = one["quartiles_of_turns"]
-        first = one["first_update"]
+    for name, row in results["models"].items():
+        low, high = row["quartiles_of_turns"]
+        first = row["first_update"]
         lines.append(
-            f"| {name} | {one['ms_an_update']:.1f} | {one['longer_after_the_first']:+.1%} | "
-            f"{one['median_of_turns']:+.1%} ({low:+.1%} to {high:+.1%}) | "
-            f"{one['longer_over_the_run']:+.1%} | {one['said_by_itself']:.1%} | "
-            f"{first['watched']:.2f} s, {one['probe']:.2f} s, {first['alone']:.2f} s | "
-            f"{one['updates_in_the_ledger']} of {one['updates']} | "
-            f"{'yes' if one['same_weights'] else 'no'} |"
+            f"| {name} | {row['ms_an_update']:.1f} | {row['longer_after_the_first']:+.1%} | "
+            f"{row['median_of_turns']:+.1%} ({low:+.1%} to {high:+.1%}) | "
+            f"{row['longer_over_the_run']:+.1%} | {row['said_by_itself']:.1%} | "
+            f"{first['watched']:.2f} s, {row['probe']:.2f} s, {first['alone']:.2f} s | "
+            f"{row['updates_in_the_ledger']} of {row['updates']} | "
+            f"{'yes' if row['same_weights'] else 'no'} |"
         )
     return "\n".join(lines)
 
@@ -185,15 +185,15 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=1001)
     parser.add_argument("--turn", type=int, default=25, help="updates in a turn")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=HERE / "results")
+    parser.add_argument("--out", type=Path, default=FOLDER / "results")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    found = header("benchmarks.watching", parser, arguments)
-    found["models"] = {
+    results = header("benchmarks.watching", parser, arguments)
+    results["models"] = {
         name: measure(name, arguments.updates, arguments.turn) for name in arguments.model
     }
-    write(found, arguments.out, "watching")
-    print(table(found))
+    write(results, arguments.out, "watching")
+    print(table(results))
 
 
 if __name__ == "__main__":

@@ -26,13 +26,13 @@ from typing import Any, TextIO
 
 
 def main() -> None:
-    asked = json.loads(sys.argv[1])
+    order = json.loads(sys.argv[1])
     answers = own_output()
     try:
-        if asked.get("settled"):
+        if order.get("settled"):
             settle()
         started = time.perf_counter()
-        contestant = made(asked["make"], asked["setup"])
+        contestant = build_contestant(order["make"], order["setup"])
         answer(
             answers,
             facts=getattr(contestant, "facts", {}),
@@ -62,7 +62,7 @@ def settle() -> None:
     keep_freed_memory()
 
 
-def made(name: str, setup: dict[str, Any]) -> Callable[[int], dict[str, Any]]:
+def build_contestant(name: str, setup: dict[str, Any]) -> Callable[[int], dict[str, Any]]:
     """What the function `module:name` returns."""
     module, _, function = name.partition(":")
     return getattr(importlib.import_module(module), function)(**setup)
@@ -72,7 +72,7 @@ def turn(contestant: Callable[[int], dict[str, Any]], steps: int) -> dict[str, A
     """Let it work, and measure: the device is waited for at both ends."""
     wait()
     began, started = time.process_time(), time.perf_counter()
-    found = contestant(steps)
+    contestant_numbers = contestant(steps)
     wait()
     wall, processor = time.perf_counter() - started, time.process_time() - began
     return {
@@ -80,7 +80,7 @@ def turn(contestant: Callable[[int], dict[str, Any]], steps: int) -> dict[str, A
         "wall": wall,
         "processor": processor,
         "peak_bytes": peak(),
-        "found": found,
+        "found": contestant_numbers,
     }
 
 
@@ -122,8 +122,8 @@ def memory(name: str) -> int:
     raise ValueError(f"/proc/self/status has no {name}")
 
 
-def answer(to: TextIO, **said: Any) -> None:
-    print(json.dumps(said), file=to, flush=True)
+def answer(file: TextIO, **fields: Any) -> None:
+    print(json.dumps(fields), file=file, flush=True)
 
 
 if __name__ == "__main__":

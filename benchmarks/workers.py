@@ -40,7 +40,7 @@ class Contestant:
     name: str
     make: str
     setup: Mapping[str, Any] = field(default_factory=dict)
-    settled: bool = False
+    allocator_settled: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -64,15 +64,15 @@ class Worker:
 
     def __init__(self, contestant: Contestant, threads: int) -> None:
         self.name = contestant.name
-        asked = {
+        order = {
             "make": contestant.make,
             "setup": dict(contestant.setup),
-            "settled": contestant.settled,
+            "settled": contestant.allocator_settled,
         }
         # open as long as the process lives
         self._printed = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.worker", json.dumps(asked)],
+            [sys.executable, "-m", "benchmarks.worker", json.dumps(order)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._printed,
@@ -86,9 +86,9 @@ class Worker:
 
     def wait(self) -> None:
         """Until the contestant is made, and its facts are here."""
-        said = self._answer()
-        self.facts, self.held_bytes = said["facts"], said["held_bytes"]
-        say(f"{self.name}: ready in {said['start_seconds']:.0f} s")
+        answer = self._answer()
+        self.facts, self.held_bytes = answer["facts"], answer["held_bytes"]
+        print_progress(f"{self.name}: ready in {answer['start_seconds']:.0f} s")
 
     def work(self, steps: int) -> Turn:
         """One turn."""
@@ -113,33 +113,35 @@ class Worker:
     def _answer(self) -> dict[str, Any]:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
-        said = json.loads(line) if line else {"error": f"exit code {self._process.wait()}"}
-        if "error" in said:
+        answer = json.loads(line) if line else {"error": f"exit code {self._process.wait()}"}
+        if "error" in answer:
             self._printed.seek(0)
             printed = self._printed.read()[-2000:]
             self.close()
-            raise SystemExit(f"{self.name} failed: {said['error']}\n{printed}")
-        return said
+            raise SystemExit(f"{self.name} failed: {answer['error']}\n{printed}")
+        return answer
 
 
-def environment(given: Mapping[str, str], threads: int) -> dict[str, str]:
+def environment(variables: Mapping[str, str], threads: int) -> dict[str, str]:
     """The environment without anybody's settings of allocator and threads, but for their number."""
-    kept = {name: value for name, value in given.items() if not name.startswith(_SETTINGS)}
-    return kept | {"OMP_NUM_THREADS": str(threads)}
+    own_variables = {
+        name: value for name, value in variables.items() if not name.startswith(_SETTINGS)
+    }
+    return own_variables | {"OMP_NUM_THREADS": str(threads)}
 
 
 @contextmanager
 def started(
-    contestants: Iterable[Contestant], threads: int, *, together: bool = False
+    contestants: Iterable[Contestant], threads: int, *, concurrently: bool = False
 ) -> Generator[list[Worker]]:
     """A worker each, made one after the other or all together; ended with the block."""
     workers: list[Worker] = []
     try:
         for contestant in contestants:
             workers.append(Worker(contestant, threads))
-            if not together:
+            if not concurrently:
                 workers[-1].wait()
-        for worker in workers if together else ():
+        for worker in workers if concurrently else ():
             worker.wait()
         yield workers
     finally:
@@ -147,7 +149,7 @@ def started(
             worker.close()
 
 
-def at_once(workers: Sequence[Worker], steps: int) -> dict[str, Turn]:
+def work_together(workers: Sequence[Worker], steps: int) -> dict[str, Turn]:
     """A turn of all at the same time: to warm up, not to compare."""
     for worker in workers:
         worker.begin(steps)
@@ -163,7 +165,7 @@ def in_turns(workers: Sequence[Worker], rounds: int, steps: int) -> dict[str, li
             turns[worker.name].append(worker.work(steps))
         seconds = time.perf_counter() - began
         load = os.getloadavg()[0]
-        say(f"round {number + 1} of {rounds}: {seconds:.0f} s, load {load:.1f}")
+        print_progress(f"round {number + 1} of {rounds}: {seconds:.0f} s, load {load:.1f}")
     return turns
 
 
@@ -177,16 +179,16 @@ def seconds(turns: Iterable[Turn], clock: str = "wall") -> float:
     return statistics.median(getattr(turn, clock) / turn.steps for turn in turns)
 
 
-def ratio(of: Sequence[Turn], to: Sequence[Turn], clock: str = "wall") -> float:
+def ratio(turns: Sequence[Turn], reference: Sequence[Turn], clock: str = "wall") -> float:
     """How many times as long a step of `of` takes as one of `to`: the median over rounds."""
-    return statistics.median(ratios(of, to, clock))
+    return statistics.median(ratios(turns, reference, clock))
 
 
-def ratios(of: Sequence[Turn], to: Sequence[Turn], clock: str = "wall") -> list[float]:
+def ratios(turns: Sequence[Turn], reference: Sequence[Turn], clock: str = "wall") -> list[float]:
     """The same, round by round."""
     return [
         (getattr(a, clock) / a.steps) / (getattr(b, clock) / b.steps)
-        for a, b in zip(of, to, strict=True)
+        for a, b in zip(turns, reference, strict=True)
     ]
 
 
@@ -195,6 +197,6 @@ def steps_for(worker_seconds: Iterable[float], turn_seconds: float) -> int:
     return max(1, round(turn_seconds / statistics.median(worker_seconds)))
 
 
-def say(text: str) -> None:
+def print_progress(text: str) -> None:
     """A line of progress."""
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)

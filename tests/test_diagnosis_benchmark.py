@@ -31,7 +31,7 @@ def short(job: Any, corpus: Any) -> dict[str, Any]:
     """A job's record after a few updates, as it is read back."""
     jobs = its("jobs")
     run = its("setups").loop(jobs.config_of(job), budget=config.Steps(count=6))
-    made = its("record").record(jobs.made(job, corpus, run))
+    made = its("record").record(jobs.build_training(job, corpus, run))
     return json.loads(json.dumps(jobs.header(job) | made))
 
 
@@ -73,12 +73,12 @@ def test_fault_is_recorded_and_judged_and_told_from_healthy_runs(
     ours = results["ours"]["all"]
     assert (ours["false_alarms"]["count"], ours["false_alarms"]["of"]) == (0, 1)
     assert (ours["top_1"]["count"], ours["top_1"]["of"]) == (1, 1)
-    assert "no causal mask" in judging.tell(results)
+    assert "no causal mask" in judging.format_results(results)
     assert "no causal mask" in its("page").text_of(results, "diagnosis-2026-01-01.json")
     seen = history(healthy[0])
     assert len(seen.losses) == 6
     assert seen.signs["attention.max_logit"]
-    assert not history(healthy[0], until=0).losses
+    assert not history(healthy[0], last_update=0).losses
 
 
 def test_interval_of_a_share_is_that_of_clopper_and_pearson() -> None:

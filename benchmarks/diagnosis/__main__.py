@@ -22,10 +22,11 @@ import sys
 from pathlib import Path
 
 from benchmarks.diagnosis.freezing import check_frozen, freeze
-from benchmarks.diagnosis.judging import judge_split, tell
+from benchmarks.diagnosis.judging import format_results, judge_split
 from benchmarks.diagnosis.page import write_page
-from benchmarks.diagnosis.recording import record_split, say
+from benchmarks.diagnosis.recording import record_split
 from benchmarks.diagnosis.repairing import repair_split
+from benchmarks.workers import print_progress
 
 
 def main() -> None:
@@ -52,33 +53,38 @@ def main() -> None:
         case "repair":
             repair_split(arguments.split, folder, arguments.processes)
         case "judge":
-            print(tell(judge_split(folder)))
+            print(format_results(judge_split(folder)))
         case "freeze":
-            say(f"frozen: {freeze()}")
+            print_progress(f"frozen: {freeze()}")
         case "page":
-            say(f"written: {write_page()}")
+            print_progress(f"written: {write_page()}")
         case _:
             evaluate(arguments.out, arguments.processes, arguments.others)
 
 
-def evaluate(out: Path, processes: int, others: str | None) -> None:
+def evaluate(folder_of_splits: Path, processes: int, others: str | None) -> None:
     """The whole of the evaluation, in one go; what is there is not made again."""
     frozen = check_frozen()
-    folder = out / "eval"
+    folder = folder_of_splits / "eval"
     record_split("eval", folder, processes)
     repair_split("eval", folder, processes)
     check_frozen()
     if others is not None:
         judge_split(folder)  # leaves the labels that the learned classifier is scored by
-        compare(others, out)
-    print(tell(judge_split(folder, frozen=frozen, save=True)))
-    say(f"written: {write_page()}")
+        compare(others, folder_of_splits)
+    print(format_results(judge_split(folder, frozen=frozen, save=True)))
+    print_progress(f"written: {write_page()}")
 
 
-def compare(python: str, out: Path) -> None:
+def compare(python: str, folder_of_splits: Path) -> None:
     """Run the tools of others on the records; those that cannot be run are left out, and named."""
     for module, folders in (("peers", ["eval"]), ("learned", ["dev", "eval"])):
-        words = [python, "-m", f"benchmarks.diagnosis.{module}", *(str(out / f) for f in folders)]
+        words = [
+            python,
+            "-m",
+            f"benchmarks.diagnosis.{module}",
+            *(str(folder_of_splits / f) for f in folders),
+        ]
         if subprocess.run(words, check=False).returncode:
             print(f"{module} could not be run by {python}", file=sys.stderr)
 

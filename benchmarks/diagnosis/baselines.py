@@ -28,7 +28,7 @@ def _spikes(series: str, sds: float, window: int, least: int) -> Rule:
 
     def rule(record: Record) -> bool:
         values = [value for _, value in record[series]]
-        return any(far(values, at, window, sds) for at in range(least, len(values)))
+        return any(far(values, index, window, sds) for index in range(least, len(values)))
 
     return rule
 
@@ -43,11 +43,11 @@ def _not_finite(record: Record) -> bool:
 
 def _places(record: Record, id: str) -> list[list[float]]:
     """A measurement's numbers at its places, look by look."""
-    found: list[list[float]] = []
-    for step, said in record["told"]:
+    values_by_place: list[list[float]] = []
+    for step, readings in record["told"]:
         if step is not None:
-            found += [values for name, _, values in said if name == id]
-    return found
+            values_by_place += [values for name, _, values in readings if name == id]
+    return values_by_place
 
 
 def _auto_trainer(record: Record) -> bool:
@@ -86,39 +86,45 @@ RULES: dict[str, Rule] = {
 
 
 def compared(
-    records: Sequence[Record], known: Mapping[tuple[str, str], Band], folder: Path | None = None
+    records: Sequence[Record],
+    healthy_bands: Mapping[tuple[str, str], Band],
+    folder: Path | None = None,
 ) -> dict[str, Any]:
     """False alarms and recall of each rule, and of what `peers` and `learned` left in `folder`."""
     table = {
-        name: _row(records, known, {r["name"]: ["alarm"] if rule(r) else [] for r in records})
+        name: _row(
+            records, healthy_bands, {r["name"]: ["alarm"] if rule(r) else [] for r in records}
+        )
         for name, rule in RULES.items()
     }
     for file in ("peers.json", "learned.json"):
         if folder is not None and (folder / file).is_file():
-            told = json.loads((folder / file).read_text(encoding="utf-8"))
-            for name, said in told["alarms"].items():
-                table[name] = _row(records, known, said) | told.get("more", {}).get(name, {})
+            saved = json.loads((folder / file).read_text(encoding="utf-8"))
+            for name, alarms in saved["alarms"].items():
+                table[name] = _row(records, healthy_bands, alarms) | saved.get("more", {}).get(
+                    name, {}
+                )
     return table
 
 
 def _row(
     records: Sequence[Record],
-    known: Mapping[tuple[str, str], Band],
+    healthy_bands: Mapping[tuple[str, str], Band],
     alarms: Mapping[str, Sequence[str]],
 ) -> dict[str, Any]:
     """The counts for one tool; what it was not run on is left out of both."""
-    seen = [record for record in records if record["name"] in alarms]
-    healthy = [r for r in seen if job_of(r).kind == HEALTHY]
-    sick = [r for r in seen if job_of(r).kind != HEALTHY]
-    said = {"harmful": [], "latent": [], "harmless": []}  # type: dict[str, list[bool]]
+    run_records = [record for record in records if record["name"] in alarms]
+    healthy = [r for r in run_records if job_of(r).kind == HEALTHY]
+    sick = [r for r in run_records if job_of(r).kind != HEALTHY]
+    alarmed = {"harmful": [], "latent": [], "harmless": []}  # type: dict[str, list[bool]]
     for record in sick:
-        said[outcome(record, known)].append(bool(alarms[record["name"]]))
+        alarmed[outcome(record, healthy_bands)].append(bool(alarms[record["name"]]))
     false = sum(bool(alarms[r["name"]]) for r in healthy)
-    both = said["harmful"] + said["latent"]
+    counted_faults = alarmed["harmful"] + alarmed["latent"]
     return {
         "false_alarms": [false, len(healthy)],
         "false_alarms_interval": interval(false, len(healthy)),
-        "harmful": [sum(said["harmful"]), len(said["harmful"])],
-        "latent": [sum(said["latent"]), len(said["latent"])],
-        "recall": [sum(both), len(both)],
+        "harmful": [sum(alarmed["harmful"]), len(alarmed["harmful"])],
+        "latent": [sum(alarmed["latent"]), len(alarmed["latent"])],
+        "recall": [sum(counted_faults), len(counted_faults)],
     }

@@ -15,19 +15,19 @@ from torch.nn import functional as F
 from benchmarks.diagnosis.training import Training
 
 
-def blocks(t: Training, which: str) -> list[Any]:
+def blocks(t: Training, selection: str) -> list[Any]:
     """The blocks of the stack that the head reads: all, or one of them."""
     every = list(t.model.stack.blocks)
-    chosen = {"first": every[:1], "middle": every[len(every) // 2 :][:1], "last": every[-1:]}
-    return chosen.get(which, every)
+    selections = {"first": every[:1], "middle": every[len(every) // 2 :][:1], "last": every[-1:]}
+    return selections.get(selection, every)
 
 
-def attentions(t: Training, which: str) -> list[Any]:
+def attentions(t: Training, selection: str) -> list[Any]:
     """The attention of some blocks."""
-    return [block.attention for block in blocks(t, which)]
+    return [block.attention for block in blocks(t, selection)]
 
 
-def around(module: Any, change: Callable[..., Any]) -> None:
+def wrap_forward(module: Any, change: Callable[..., Any]) -> None:
     """Replace a module's forward by `change(forward, *arguments)`."""
     forward = module.forward
     module.forward = lambda *arguments: change(forward, *arguments)
@@ -38,17 +38,17 @@ def order(time: int, diagonal: int = 0) -> Tensor:
     return torch.ones(time, time, dtype=torch.bool).tril(diagonal)
 
 
-def sees(t: Training, which: str, change: Callable[[Any, int], Any]) -> None:
+def change_view(t: Training, selection: str, change: Callable[[Any, int], Any]) -> None:
     """Let some blocks look at the rows through another view."""
 
-    def through(forward: Any, x: Tensor, positions: Any, view: Any, cache: Any) -> Tensor:
+    def forward_with_view(forward: Any, x: Tensor, positions: Any, view: Any, cache: Any) -> Tensor:
         return forward(x, positions, change(view, x.shape[1]), cache)
 
-    for attention in attentions(t, which):
-        around(attention, through)
+    for attention in attentions(t, selection):
+        wrap_forward(attention, forward_with_view)
 
 
-def both_ways(view: Any, time: int) -> Any:
+def no_causal_mask(view: Any, time: int) -> Any:
     """No causal mask."""
     return view._replace(causal=False, mask=None)
 
@@ -74,19 +74,27 @@ def documents_forgotten(view: Any, time: int) -> Any:
     return view._replace(causal=False, mask=mask)
 
 
-def heads_not_transposed(t: Training, which: str) -> None:
+def heads_not_transposed(t: Training, selection: str) -> None:
     """(batch, time, heads, d) read as (batch, heads, time, d)."""
-    for attention in attentions(t, which):
+    for attention in attentions(t, selection):
 
-        def forward(x: Tensor, *_: Any, of: Any = attention) -> Tensor:
+        def forward(x: Tensor, *_: Any, attention_layer: Any = attention) -> Tensor:
             rows, time, _width = x.shape
-            groups = of.n_heads // of.n_kv_heads
-            q = of.query_norm(of.query(x).view(rows, of.n_heads, time, -1))
-            k = of.key_norm(of.key(x).view(rows, of.n_kv_heads, time, -1))
+            groups = attention_layer.n_heads // attention_layer.n_kv_heads
+            q = attention_layer.query_norm(
+                attention_layer.query(x).view(rows, attention_layer.n_heads, time, -1)
+            )
+            k = attention_layer.key_norm(
+                attention_layer.key(x).view(rows, attention_layer.n_kv_heads, time, -1)
+            )
             k = k.repeat_interleave(groups, 1)
-            v = of.value(x).view(rows, of.n_kv_heads, time, -1).repeat_interleave(groups, 1)
+            v = (
+                attention_layer.value(x)
+                .view(rows, attention_layer.n_kv_heads, time, -1)
+                .repeat_interleave(groups, 1)
+            )
             mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-            return of.output(mixed.reshape(rows, time, -1))
+            return attention_layer.output(mixed.reshape(rows, time, -1))
 
         attention.forward = forward
 

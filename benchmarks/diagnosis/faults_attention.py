@@ -12,18 +12,20 @@ import torch
 from torch import Tensor
 
 from benchmarks.diagnosis import changes
-from benchmarks.diagnosis.changes import around, attentions, fill, sees
+from benchmarks.diagnosis.changes import attentions, change_view, fill, wrap_forward
 from benchmarks.diagnosis.fault import Fault
 from benchmarks.diagnosis.setups import Arch, attention
 from benchmarks.diagnosis.training import Training
 from pellucid import config
 
-_WHERE: Any = {"tuning": ("all", "last"), "judging": ("first", "middle")}
+_SELECTIONS: Any = {"tuning": ("all", "last"), "judging": ("first", "middle")}
 
 
 def _batch_leak(t: Training, share: float) -> None:
     for module in attentions(t, "all"):
-        around(module, lambda forward, x, *rest: forward(x - share * x.mean(0, True), *rest))
+        wrap_forward(
+            module, lambda forward, x, *arguments: forward(x - share * x.mean(0, True), *arguments)
+        )
 
 
 def _positions_lost(t: Training, level: str) -> None:
@@ -48,7 +50,7 @@ def _rotary_wrong(t: Training, level: str) -> None:
         return
     rotate, calls = positions.rotate, [0]
 
-    def turned(x: Tensor, view: Any) -> Tensor:
+    def rotate_wrongly(x: Tensor, view: Any) -> Tensor:
         calls[0] += 1
         query = bool(calls[0] % 2)
         if level == "queries":
@@ -57,25 +59,25 @@ def _rotary_wrong(t: Training, level: str) -> None:
             return x if query else rotate(x, view)
         return rotate(rotate(x, view), view) if query else rotate(x, view)
 
-    positions.rotate = turned
+    positions.rotate = rotate_wrongly
 
 
-def _no_query_nor_key(t: Training, which: str) -> None:
-    for module in attentions(t, which):
+def _no_query_nor_key(t: Training, selection: str) -> None:
+    for module in attentions(t, selection):
         for projection in (module.query, module.key):
             fill(projection.weight, 0.0)
             if projection.bias is not None:
                 fill(projection.bias, 0.0)
 
 
-def _nan_under_padding(t: Training, which: str) -> None:
+def _nan_under_padding(t: Training, selection: str) -> None:
     def poisoned(forward: Any, x: Tensor, positions: Any, view: Any, cache: Any) -> Tensor:
-        out = forward(x, positions, view, cache)
+        mixed = forward(x, positions, view, cache)
         hidden = None if view.padding is None else ~view.padding[..., None]
-        return out if hidden is None else out.masked_fill(hidden, math.nan)
+        return mixed if hidden is None else mixed.masked_fill(hidden, math.nan)
 
-    for module in attentions(t, which):
-        around(module, poisoned)
+    for module in attentions(t, selection):
+        wrap_forward(module, poisoned)
 
 
 def _scale(run: config.Run, arch: Arch, scale: float) -> config.Run:
@@ -87,15 +89,15 @@ FAULTS = [
         name="no causal mask",
         accepted=("ATT001",),
         kind="invariant",
-        inject=lambda t, which: sees(t, which, changes.both_ways),
-        **_WHERE,
+        inject=lambda t, selection: change_view(t, selection, changes.no_causal_mask),
+        **_SELECTIONS,
     ),
     Fault(
         name="mask off by one",
         accepted=("ATT001",),
         kind="invariant",
-        inject=lambda t, which: sees(t, which, changes.one_too_many),
-        **_WHERE,
+        inject=lambda t, selection: change_view(t, selection, changes.one_too_many),
+        **_SELECTIONS,
     ),
     Fault(
         name="rows of a batch mixed",
@@ -110,23 +112,23 @@ FAULTS = [
         accepted=("ATT003",),
         kind="invariant",
         base="padded",
-        inject=lambda t, which: sees(t, which, changes.padding_forgotten),
-        **_WHERE,
+        inject=lambda t, selection: change_view(t, selection, changes.padding_forgotten),
+        **_SELECTIONS,
     ),
     Fault(
         name="documents attended",
         accepted=("ATT004",),
         kind="invariant",
         base="packed",
-        inject=lambda t, which: sees(t, which, changes.documents_forgotten),
-        **_WHERE,
+        inject=lambda t, selection: change_view(t, selection, changes.documents_forgotten),
+        **_SELECTIONS,
     ),
     Fault(
         name="heads not transposed",
         accepted=("ATT005", "ATT001"),
         kind="invariant",
         inject=changes.heads_not_transposed,
-        **_WHERE,
+        **_SELECTIONS,
     ),
     Fault(
         name="positions missing",
@@ -159,7 +161,7 @@ FAULTS = [
         kind="invariant",
         inject=_no_query_nor_key,
         place="attention|query|key",
-        **_WHERE,
+        **_SELECTIONS,
     ),
     Fault(
         name="NaN under padding",
@@ -167,6 +169,6 @@ FAULTS = [
         kind="invariant",
         base="padded",
         inject=_nan_under_padding,
-        **_WHERE,
+        **_SELECTIONS,
     ),
 ]

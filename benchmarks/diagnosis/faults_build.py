@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from benchmarks.diagnosis.changes import around, attentions, blocks, fill
+from benchmarks.diagnosis.changes import attentions, blocks, fill, wrap_forward
 from benchmarks.diagnosis.fault import Fault
 from benchmarks.diagnosis.setups import Arch, stack
 from benchmarks.diagnosis.training import Training
@@ -20,8 +20,8 @@ from pellucid import config
 from pellucid.diagnosis import declare
 
 
-def _residual_left_out(t: Training, which: str) -> None:
-    for block in blocks(t, which):
+def _residual_left_out(t: Training, selection: str) -> None:
+    for block in blocks(t, selection):
         block.residual = lambda x, norm, layer: layer(norm(x))
 
 
@@ -29,34 +29,34 @@ def _deep_post_norm(run: config.Run, arch: Arch, layers: int) -> config.Run:
     return stack(run, residual=config.PostNorm(), n_layers=layers)
 
 
-def _norms_left_out(t: Training, which: str) -> None:
+def _norms_left_out(t: Training, selection: str) -> None:
     for block in t.model.stack.blocks:
-        of: Any = block
-        if which != "feed_forward":
-            of.attention_norm = nn.Identity()
-        if which != "attention":
-            of.feed_forward_norm = nn.Identity()
-    if which == "all":
+        parts: Any = block
+        if selection != "feed_forward":
+            parts.attention_norm = nn.Identity()
+        if selection != "attention":
+            parts.feed_forward_norm = nn.Identity()
+    if selection == "all":
         t.model.stack.final_norm = nn.Identity()
     t.new_optimiser()
 
 
-def _dead(t: Training, below: float) -> None:
+def _dead(t: Training, offset: float) -> None:
     for block in t.model.stack.blocks:
         feed: Any = block.feed_forward
         module = getattr(feed, "gate", feed.up)
-        around(module, lambda forward, x: forward(x) - below)
+        wrap_forward(module, lambda forward, x: forward(x) - offset)
 
 
 def _detached(t: Training, level: str) -> None:
-    part, which = level.split()
-    for block in blocks(t, which):
+    part, selection = level.split()
+    for block in blocks(t, selection):
         module = block.attention if part == "attention" else block.feed_forward
-        around(module, lambda forward, *rest: forward(*rest).detach())
+        wrap_forward(module, lambda forward, *arguments: forward(*arguments).detach())
 
 
-def _frozen(t: Training, which: str) -> None:
-    for block in blocks(t, which):
+def _frozen(t: Training, selection: str) -> None:
+    for block in blocks(t, selection):
         block.requires_grad_(False)
 
 
@@ -68,15 +68,17 @@ def _equal_blocks(t: Training, level: str) -> None:
 
 def _drops_always(t: Training, share: float) -> None:
     for module in attentions(t, "all"):
-        around(module, lambda forward, *rest: F.dropout(forward(*rest), share, training=True))
+        wrap_forward(
+            module, lambda forward, *arguments: F.dropout(forward(*arguments), share, training=True)
+        )
 
 
 def _seeded(t: Training, seed: int) -> None:
-    def fixed(forward: Any, *rest: Any) -> Tensor:
+    def fixed(forward: Any, *arguments: Any) -> Tensor:
         torch.manual_seed(seed)
-        return forward(*rest)
+        return forward(*arguments)
 
-    around(t.model.stack, fixed)
+    wrap_forward(t.model.stack, fixed)
 
 
 def _ties(t: Training, level: str) -> None:
@@ -95,10 +97,10 @@ def _ties(t: Training, level: str) -> None:
 
 
 def _branch_off(t: Training, level: str) -> None:
-    part, which = level.split()
-    for block in blocks(t, which):
+    part, selection = level.split()
+    for block in blocks(t, selection):
         module = block.attention if part == "attention" else block.feed_forward
-        around(module, lambda forward, *rest: 0.0 * forward(*rest))
+        wrap_forward(module, lambda forward, *arguments: 0.0 * forward(*arguments))
 
 
 def _final(run: config.Run, arch: Arch, layers: int) -> config.Run:

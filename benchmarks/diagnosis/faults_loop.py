@@ -22,19 +22,19 @@ def _not_cleared(t: Training, every: int) -> None:
     t.clears = lambda update: bool(every) and update % every == 0
 
 
-def _no_step(t: Training, until: int) -> None:
-    t.steps = lambda update: update < until
+def _no_step(t: Training, end: int) -> None:
+    t.steps = lambda update: update < end
 
 
-def _left_out(t: Training, level: str) -> None:
-    named = [(name, p) for name, p in t.model.named_parameters() if p.requires_grad]
-    kept = {
-        "half": [p for _, p in named[::2]],
-        "last": [p for name, p in named if ".blocks.2." not in name],
-        "blocks": [p for name, p in named if ".blocks." not in name],
-        "first": [p for name, p in named if ".blocks.0." not in name],
+def _parameters_left_out(t: Training, level: str) -> None:
+    parameters = [(name, p) for name, p in t.model.named_parameters() if p.requires_grad]
+    trained_parameters = {
+        "half": [p for _, p in parameters[::2]],
+        "last": [p for name, p in parameters if ".blocks.2." not in name],
+        "blocks": [p for name, p in parameters if ".blocks." not in name],
+        "first": [p for name, p in parameters if ".blocks.0." not in name],
     }[level]
-    _built_from(t, kept)
+    _built_from(t, trained_parameters)
 
 
 def _built_from(t: Training, weights: list[nn.Parameter]) -> None:
@@ -44,7 +44,7 @@ def _built_from(t: Training, weights: list[nn.Parameter]) -> None:
         group["initial_lr"] = group["lr"]
 
 
-def _of_another(t: Training, seed: int) -> None:
+def _parameters_of_another_model(t: Training, seed: int) -> None:
     _built_from(t, list(assemble(t.run.model, seed=seed).parameters()))
 
 
@@ -53,16 +53,16 @@ def _stuck(t: Training, factor: float) -> None:
 
 
 def _resumed(t: Training, level: tuple[str, int]) -> None:
-    what, at = level
+    lost_state, resumed_update = level
 
     def lose(t: Training) -> None:
         for optimiser in t.optimisers:
             optimiser.state.clear()
-        if what == "state and schedule":
+        if lost_state == "state and schedule":
             usual = t.schedule
-            t.schedule = lambda update: usual(update - at)
+            t.schedule = lambda update: usual(update - resumed_update)
 
-    t.happens[at] = lose
+    t.happens[resumed_update] = lose
 
 
 def _parts_summed(run: config.Run, arch: Arch, parts: int) -> config.Run:
@@ -101,7 +101,7 @@ FAULTS = [
         name="weights not in the optimiser",
         accepted=("OPT001",),
         kind="invariant",
-        inject=_left_out,
+        inject=_parameters_left_out,
         tuning=("half", "last"),
         judging=("blocks", "first"),
         place="blocks|embedding|head",
@@ -110,7 +110,7 @@ FAULTS = [
         name="optimiser of another model",
         accepted=("OPT003",),
         kind="invariant",
-        inject=_of_another,
+        inject=_parameters_of_another_model,
         tuning=(1, 2),
         judging=(3, 4),
     ),

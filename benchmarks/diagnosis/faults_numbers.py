@@ -68,24 +68,24 @@ def _half_weights(t: Training, level: float) -> None:
 def _underflow(t: Training, scale: float) -> None:
     """Gradients pass through float16 without being made larger first."""
 
-    def through(t: Training, update: int) -> None:
+    def round_gradients(t: Training, update: int) -> None:
         for weight in t.weights:
             if weight.grad is not None:
                 weight.grad.copy_((weight.grad * scale).half().float() / scale)
 
-    t.to_gradients.append(through)
+    t.to_gradients.append(round_gradients)
 
 
 def _overflow(t: Training, start: int) -> None:
     """The scale doubles and nobody looks whether gradients still fit into float16."""
 
-    def through(t: Training, update: int) -> None:
+    def round_gradients(t: Training, update: int) -> None:
         scale = 2.0 ** (10 + max(0, update - start))
         for weight in t.weights:
             if weight.grad is not None:
                 weight.grad.copy_((weight.grad * scale).half().float() / scale)
 
-    t.to_gradients.append(through)
+    t.to_gradients.append(round_gradients)
 
 
 FAULTS = [

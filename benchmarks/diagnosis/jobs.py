@@ -30,14 +30,14 @@ from pellucid import config
 
 Split = Literal["dev", "eval"]
 
-_LISTED = (
+_FAULTS_IN_ORDER = (
     *faults_attention.FAULTS,
     *faults_build.FAULTS,
     *faults_numbers.FAULTS,
     *faults_loop.FAULTS,
     *faults_data.FAULTS,
 )
-FAULTS: dict[str, Fault] = {fault.name: fault for fault in _LISTED}
+FAULTS: dict[str, Fault] = {fault.name: fault for fault in _FAULTS_IN_ORDER}
 HEALTHY = "healthy"
 #: Healthy runs that an outcome is compared with: so many of each base and architecture.
 _PAIRED = {"dev": 3, "eval": 5}
@@ -61,20 +61,20 @@ class Job:
     def name(self) -> str:
         """What its file is called."""
         words = (self.kind, self.variant, str(self.level), str(self.seed))
-        said = "-".join(word.replace(" ", "_").replace("/", "by") for word in words)
-        return f"{self.arch}/{said}"
+        file_name = "-".join(word.replace(" ", "_").replace("/", "by") for word in words)
+        return f"{self.arch}/{file_name}"
 
 
 def jobs(split: Split) -> list[Job]:
     """All of a split: first those that outcomes are compared with, then all others, mixed."""
     pairs = set(_of_pairs(split))
-    found = set(_of_faults(split)) | pairs
-    found |= set(_of_odd(split, found))
+    all_jobs = set(_of_faults(split)) | pairs
+    all_jobs |= set(_of_odd(split, all_jobs))
 
     def order(job: Job) -> tuple[bool, bytes]:
         return job not in pairs, hashlib.sha256(repr(job).encode()).digest()
 
-    return sorted(found, key=order)
+    return sorted(all_jobs, key=order)
 
 
 def faults_of(arch: Arch) -> list[Fault]:
@@ -105,20 +105,20 @@ def _of_pairs(split: Split) -> Iterator[Job]:
     """Healthy runs of every base, with seeds of their own."""
     for arch in _archs(split):
         for base in sorted({base_of(fault, arch) for fault in faults_of(arch)}):
-            for at in range(_PAIRED[split]):
-                yield Job(split, arch, HEALTHY, base, 0, _SEEDS[split][0] + 20 + at)
+            for number in range(_PAIRED[split]):
+                yield Job(split, arch, HEALTHY, base, 0, _SEEDS[split][0] + 20 + number)
 
 
-def _of_odd(split: Split, there: set[Job]) -> Iterator[Job]:
+def _of_odd(split: Split, known_jobs: set[Job]) -> Iterator[Job]:
     """Healthy runs of every variant in turn, until there are as many as are promised."""
-    wanted = _ODD[split] - sum(job.kind == HEALTHY for job in there)
+    n_missing = _ODD[split] - sum(job.kind == HEALTHY for job in known_jobs)
     places = [(a, v.name) for v in VARIANTS.values() for a in v.archs if a in _archs(split)]
-    for at in range(max(0, wanted)):
-        arch, name = places[at % len(places)]
-        yield Job(split, arch, HEALTHY, name, 0, _SEEDS[split][0] + 50 + at // len(places))
+    for number in range(max(0, n_missing)):
+        arch, name = places[number % len(places)]
+        yield Job(split, arch, HEALTHY, name, 0, _SEEDS[split][0] + 50 + number // len(places))
 
 
-def made(job: Job, corpus: Corpus, run: config.Run | None = None) -> Training:
+def build_training(job: Job, corpus: Corpus, run: config.Run | None = None) -> Training:
     """The training of a job; with a `run`, that one in the place of its own, as a repair is."""
     variant = VARIANTS[job.variant]
     training = new_training(job.arch, run or config_of(job), corpus, variant.form)
@@ -165,5 +165,5 @@ def header(job: Job) -> dict[str, object]:
 
 def job_of(record: dict[str, object]) -> Job:
     """The job of a record."""
-    told: dict[str, object] = record["job"]  # type: ignore[assignment]
-    return Job(**told)  # type: ignore[arg-type]
+    fields: dict[str, object] = record["job"]  # type: ignore[assignment]
+    return Job(**fields)  # type: ignore[arg-type]

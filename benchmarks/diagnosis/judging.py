@@ -34,20 +34,22 @@ def records_in(folder: Path) -> list[Record]:
     return [read(file) for file in files]
 
 
-def judged(record: Record, known: Mapping[tuple[str, str], Band], *, when: bool = True) -> Judged:
+def judged(
+    record: Record, healthy_bands: Mapping[tuple[str, str], Band], *, with_time: bool = True
+) -> Judged:
     """One record against what is true."""
-    said, job = verdict(record, when=when), job_of(record)
+    answer, job = verdict(record, with_time=with_time), job_of(record)
     return Judged(
         job=job,
-        codes=tuple(said.codes),
-        notes=tuple(each.code for each in said.notes),
-        top=None if said.top is None else said.top.code,
-        confidence=0.0 if said.top is None else said.top.confidence,
-        where="" if said.top is None else said.top.where,
+        codes=tuple(answer.codes),
+        notes=tuple(finding.code for finding in answer.notes),
+        top=None if answer.top is None else answer.top.code,
+        confidence=0.0 if answer.top is None else answer.top.confidence,
+        location="" if answer.top is None else answer.top.where,
         accepted=tuple(record.get("accepted", ())),
         place=record.get("place", ""),
-        outcome=None if job.kind == HEALTHY else outcome(record, known),
-        first_alarm=said.first_alarm,
+        outcome=None if job.kind == HEALTHY else outcome(record, healthy_bands),
+        first_alarm=answer.first_alarm,
         onset=record.get("onset", 0),
         diverged=diverged(record),
         updates=len(record["losses"]),
@@ -59,10 +61,14 @@ def judge_split(
 ) -> dict[str, Any]:
     """Every number of a split."""
     records = records_in(folder)
-    known = bands(records)
+    healthy_bands = bands(records)
     # of a split that is still being recorded: what there is no healthy run for yet
-    records = [each for each in records if (job_of(each).arch, job_of(each).variant) in known]
-    runs = [judged(record, known) for record in records]
+    records = [
+        record
+        for record in records
+        if (job_of(record).arch, job_of(record).variant) in healthy_bands
+    ]
+    runs = [judged(record, healthy_bands) for record in records]
     labels = {run.job.name: [run.job.kind, run.outcome] for run in runs}
     (folder / "labels.json").write_text(json.dumps(labels), encoding="utf-8")
     parts = {
@@ -74,13 +80,13 @@ def judge_split(
         "date": time.strftime("%Y-%m-%d"),
         "machine": machine(),
         "frozen": dict(frozen or {}),
-        "bands": {f"{a} {v}": asdict(band) for (a, v), band in known.items()},
+        "bands": {f"{a} {v}": asdict(band) for (a, v), band in healthy_bands.items()},
         "ours": {name: metrics.measured(part) for name, part in parts.items() if part},
         "classes": metrics.by_class(runs),
         "healthy_alarms": [[r.job.name, list(r.codes)] for r in runs if r.healthy and r.codes],
         "losing": _losing(runs),
-        "others": compared(records, known, folder),
-        "repair": repairs(folder, known),
+        "others": compared(records, healthy_bands, folder),
+        "repair": repairs(folder, healthy_bands),
         "cost": _cost(records),
         "failed": [f.stem for f in sorted(folder.glob("failed/*/*.txt"))],
     }
@@ -102,36 +108,37 @@ def _cost(records: list[Record]) -> dict[str, float]:
     seconds = [record["seconds"] for record in records]
     if not seconds:
         return {}
-    train = sum(each["train"] - each["watching"] for each in seconds)
+    train = sum(run_seconds["train"] - run_seconds["watching"] for run_seconds in seconds)
     return {
         "runs": len(seconds),
-        "check_mean": sum(each["check"] for each in seconds) / len(seconds),
+        "check_mean": sum(run_seconds["check"] for run_seconds in seconds) / len(seconds),
         "train_mean": train / len(seconds),
-        "watching_share_at_full_rate": sum(each["watching"] for each in seconds) / train,
+        "watching_share_at_full_rate": sum(run_seconds["watching"] for run_seconds in seconds)
+        / train,
     }
 
 
-def tell(results: Mapping[str, Any]) -> str:
+def format_results(results: Mapping[str, Any]) -> str:
     """The numbers for people."""
     lines: list[str] = []
-    for part, found in results["ours"].items():
-        lines.append(f"{part}: {found['runs']} runs, {found['outcomes']}")
-        for key, value in found.items():
+    for part, measures in results["ours"].items():
+        lines.append(f"{part}: {measures['runs']} runs, {measures['outcomes']}")
+        for key, value in measures.items():
             if isinstance(value, dict) and "of" in value:
                 lines.append(
                     f"  {key:<20} {value['share']:7.1%}  {value['count']}/{value['of']}"
                     f"  [{value['low']:.1%}, {value['high']:.1%}]"
                 )
-        lines.append(f"  macro-F1             {found['macro_f1']:.3f}")
-        lines.append(f"  lead                 {found['lead']}")
-        lines.append(f"  calibration error    {found['calibration']['expected_error']:.3f}")
+        lines.append(f"  macro-F1             {measures['macro_f1']:.3f}")
+        lines.append(f"  lead                 {measures['lead']}")
+        lines.append(f"  calibration error    {measures['calibration']['expected_error']:.3f}")
     lines.append("class: runs, harmful/latent/harmless, detected, named, instead")
     for kind, row in results["classes"].items():
-        counted = row["harmful"] + row["latent"]
-        flag = " " if row["named"] == counted else "*"
+        n_faulty = row["harmful"] + row["latent"]
+        flag = " " if row["named"] == n_faulty else "*"
         lines.append(
             f"{flag} {kind:<32} {row['runs']:3}  {row['harmful']}/{row['latent']}/{row['harmless']}"
-            f"  {row['detected']}/{counted}  {row['named']}/{counted}  {row['instead'] or ''}"
+            f"  {row['detected']}/{n_faulty}  {row['named']}/{n_faulty}  {row['instead'] or ''}"
         )
     lines.append("false alarms:")
     lines += [f"  {name}: {', '.join(codes)}" for name, codes in results["healthy_alarms"]]

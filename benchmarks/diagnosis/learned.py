@@ -24,25 +24,25 @@ _TREES = 600
 
 
 def main() -> None:
-    taught, asked = Path(sys.argv[1]), Path(sys.argv[2])
+    training_folder, test_folder = Path(sys.argv[1]), Path(sys.argv[2])
     alarms: dict[str, dict[str, list[str]]] = {}
-    more: dict[str, dict[str, float]] = {}
+    scores: dict[str, dict[str, float]] = {}
     for name, probes in (("learned: signs", False), ("learned: signs and probes", True)):
-        alarms[name], more[name] = classified(taught, asked, probes=probes)
-    told = {"alarms": alarms, "more": more}
-    (asked / "learned.json").write_text(json.dumps(told), encoding="utf-8")
-    print(json.dumps(more, indent=1))
+        alarms[name], scores[name] = classified(training_folder, test_folder, probes=probes)
+    results = {"alarms": alarms, "more": scores}
+    (test_folder / "learned.json").write_text(json.dumps(results), encoding="utf-8")
+    print(json.dumps(scores, indent=1))
 
 
 def classified(
-    taught: Path, asked: Path, *, probes: bool
+    training_folder: Path, test_folder: Path, *, probes: bool
 ) -> tuple[dict[str, list[str]], dict[str, float]]:
     """What a forest says of each run; its limit is set so that 1% of what it was taught is lost."""
     from sklearn.ensemble import ExtraTreesClassifier  # type: ignore[import-not-found]
 
-    examples, kinds = _read(taught, probes=probes)
-    questions, truth = _read(asked, probes=probes)
-    names = sorted({key for each in examples.values() for key in each})
+    examples, kinds = _read(training_folder, probes=probes)
+    questions, truth = _read(test_folder, probes=probes)
+    names = sorted({key for example in examples.values() for key in example})
     forest = ExtraTreesClassifier(
         _TREES, bootstrap=True, oob_score=True, class_weight="balanced", random_state=0, n_jobs=1
     )
@@ -56,11 +56,15 @@ def classified(
         if kind == _HEALTHY
     )
     limit = sure[len(sure) // 100]
-    found = forest.predict_proba([[q.get(n, -1.0) for n in names] for q in questions.values()])
+    probabilities = forest.predict_proba(
+        [[q.get(n, -1.0) for n in names] for q in questions.values()]
+    )
     alarms: dict[str, list[str]] = {}
-    for name, row in zip(questions, found, strict=True):
+    for name, row in zip(questions, probabilities, strict=True):
         others = [(p, kind) for p, kind in zip(row, forest.classes_, strict=True)]
-        best = max((each for each in others if each[1] != _HEALTHY), key=lambda each: each[0])
+        best = max(
+            (answer for answer in others if answer[1] != _HEALTHY), key=lambda answer: answer[0]
+        )
         alarms[name] = [str(best[1])] if row[column] < limit else []
     sick = [name for name in questions if truth[name] != _HEALTHY]
     right = sum(alarms[name] == [truth[name]] for name in sick)
@@ -69,14 +73,14 @@ def classified(
 
 def _read(folder: Path, *, probes: bool) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
     labels = json.loads((folder / "labels.json").read_text(encoding="utf-8"))
-    found: dict[str, dict[str, float]] = {}
+    examples: dict[str, dict[str, float]] = {}
     kinds: dict[str, str] = {}
     for name, (kind, outcome) in labels.items():
         if outcome == "harmless":
             continue
         record = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
-        found[name], kinds[name] = features(record, probes=probes), kind
-    return found, kinds
+        examples[name], kinds[name] = features(record, probes=probes), kind
+    return examples, kinds
 
 
 def features(record: Record, *, probes: bool) -> dict[str, float]:
@@ -84,19 +88,19 @@ def features(record: Record, *, probes: bool) -> dict[str, float]:
     series: dict[str, list[float]] = {"loss": [v for _, v in record["losses"]]}
     series["norm"] = [v for _, v in record["norms"]]
     series["rate"] = [v for _, v in record["rates"]]
-    for step, said in record["told"]:
+    for step, readings in record["told"]:
         if step is None:
             continue
-        for id, _, values in said:
+        for id, _, values in readings:
             for kind, take in (("high", max), ("low", min), ("mid", statistics.median)):
                 series.setdefault(f"{id} {kind}", []).append(take(values))
-    made: dict[str, float] = {}
+    values_by_name: dict[str, float] = {}
     for id, values in series.items():
         for kind, value in _course(values).items():
-            made[f"{id} {kind}"] = value
+            values_by_name[f"{id} {kind}"] = value
     if probes:
-        made |= {f"probe {each['code']}": 1.0 for each in record["findings"]}
-    return made
+        values_by_name |= {f"probe {finding['code']}": 1.0 for finding in record["findings"]}
+    return values_by_name
 
 
 def _course(values: list[float]) -> dict[str, float]:

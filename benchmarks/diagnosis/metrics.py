@@ -26,7 +26,7 @@ class Judged:
     notes: tuple[str, ...]
     top: str | None
     confidence: float
-    where: str
+    location: str
     accepted: tuple[str, ...] = ()
     place: str = ""
     outcome: Outcome | None = None
@@ -73,7 +73,7 @@ def measured(runs: Sequence[Judged]) -> dict[str, Any]:
         "macro_f1": macro_f1(runs),
         "place": _share(
             [run for run in faulty if run.place and run.right],
-            lambda run: bool(re.search(run.place, run.where)),
+            lambda run: bool(re.search(run.place, run.location)),
         ),
         "lead": lead(alarmed),
         "calibration": calibration(runs),
@@ -83,28 +83,28 @@ def measured(runs: Sequence[Judged]) -> dict[str, Any]:
 
 def by_class(runs: Iterable[Judged]) -> dict[str, dict[str, Any]]:
     """For each class: how many count, are detected and named, and what was said instead."""
-    found: dict[str, list[Judged]] = {}
+    runs_by_class: dict[str, list[Judged]] = {}
     for run in runs:
         if not run.healthy:
-            found.setdefault(run.job.kind, []).append(run)
+            runs_by_class.setdefault(run.job.kind, []).append(run)
     table: dict[str, dict[str, Any]] = {}
-    for kind, mine in sorted(found.items()):
-        counted = [run for run in mine if run.faulty]
-        wrong = Counter(_said(run) for run in counted if not run.right)
+    for kind, class_runs in sorted(runs_by_class.items()):
+        faulty_runs = [run for run in class_runs if run.faulty]
+        wrong = Counter(_answer_of(run) for run in faulty_runs if not run.right)
         table[kind] = {
-            "runs": len(mine),
-            "harmful": sum(run.outcome == "harmful" for run in mine),
-            "latent": sum(run.outcome == "latent" for run in mine),
-            "harmless": sum(run.outcome == "harmless" for run in mine),
-            "detected": sum(bool(run.codes) for run in counted),
-            "named": sum(run.right for run in counted),
-            "named_in_3": sum(bool(set(run.codes[:3]) & set(run.accepted)) for run in counted),
+            "runs": len(class_runs),
+            "harmful": sum(run.outcome == "harmful" for run in class_runs),
+            "latent": sum(run.outcome == "latent" for run in class_runs),
+            "harmless": sum(run.outcome == "harmless" for run in class_runs),
+            "detected": sum(bool(run.codes) for run in faulty_runs),
+            "named": sum(run.right for run in faulty_runs),
+            "named_in_3": sum(bool(set(run.codes[:3]) & set(run.accepted)) for run in faulty_runs),
             "instead": dict(wrong.most_common(4)),
         }
     return table
 
 
-def _said(run: Judged) -> str:
+def _answer_of(run: Judged) -> str:
     return run.top or ("not known" if run.codes else "silent")
 
 
@@ -117,30 +117,30 @@ def macro_f1(runs: Sequence[Judged]) -> float:
     accepted = {run.job.kind: set(run.accepted) for run in runs if run.faulty}
     scores: list[float] = []
     for kind, codes in accepted.items():
-        mine = [run for run in runs if run.faulty and run.job.kind == kind]
-        hits = sum(run.right for run in mine)
+        class_runs = [run for run in runs if run.faulty and run.job.kind == kind]
+        hits = sum(run.right for run in class_runs)
         others = [r for r in runs if (r.healthy or r.faulty) and r.job.kind != kind]
         false = sum(run.top in codes and not run.right for run in others)
-        scores.append(2 * hits / (len(mine) + hits + false))
+        scores.append(2 * hits / (len(class_runs) + hits + false))
     return statistics.fmean(scores) if scores else math.nan
 
 
 def lead(runs: Sequence[Judged]) -> dict[str, float]:
     """How long before the loss shows it there is an alarm; and the share of what time there is."""
-    known = [run for run in runs if run.first_alarm is not None]
-    if not known:
+    alarmed_runs = [run for run in runs if run.first_alarm is not None]
+    if not alarmed_runs:
         return {}
-    early = sorted(float(run.diverged - (run.first_alarm or 0)) for run in known)
+    early = sorted(float(run.diverged - (run.first_alarm or 0)) for run in alarmed_runs)
     shares = [
         max(
             -1.0, (run.diverged - max(run.first_alarm or 0, run.onset)) / (run.diverged - run.onset)
         )
-        for run in known
+        for run in alarmed_runs
         if run.diverged > run.onset
     ]
-    after = [max(0, (run.first_alarm or 0) - run.onset) for run in known]
+    after = [max(0, (run.first_alarm or 0) - run.onset) for run in alarmed_runs]
     return {
-        "runs": len(known),
+        "runs": len(alarmed_runs),
         "updates_median": statistics.median(early),
         "updates_10th": early[len(early) // 10],
         "share_median": statistics.median(shares),
@@ -150,17 +150,19 @@ def lead(runs: Sequence[Judged]) -> dict[str, float]:
 
 def calibration(runs: Sequence[Judged], bins: int = 5) -> dict[str, Any]:
     """Whether of the answers that are given with p, a share of p is right."""
-    said = [run for run in runs if run.top is not None and run.outcome != "harmless"]
+    answered = [run for run in runs if run.top is not None and run.outcome != "harmless"]
     rows: list[dict[str, float]] = []
-    for at in range(bins):
-        low, high = at / bins, (at + 1) / bins
-        mine = [
-            r for r in said if low <= r.confidence < high or (at == bins - 1 and r.confidence == 1)
+    for number in range(bins):
+        low, high = number / bins, (number + 1) / bins
+        runs_of_bin = [
+            r
+            for r in answered
+            if low <= r.confidence < high or (number == bins - 1 and r.confidence == 1)
         ]
-        if mine:
-            mean = statistics.fmean(run.confidence for run in mine)
-            right = statistics.fmean(float(run.right) for run in mine)
-            rows.append({"said": mean, "right": right, "runs": len(mine)})
+        if runs_of_bin:
+            mean = statistics.fmean(run.confidence for run in runs_of_bin)
+            right = statistics.fmean(float(run.right) for run in runs_of_bin)
+            rows.append({"said": mean, "right": right, "runs": len(runs_of_bin)})
     total = sum(row["runs"] for row in rows) or 1
     gap = sum(row["runs"] * abs(row["said"] - row["right"]) for row in rows) / total
     return {"bins": rows, "expected_error": gap}
@@ -183,8 +185,16 @@ def interval(count: int, total: int, level: float = 0.95) -> tuple[float, float]
     if not total:
         return math.nan, math.nan
     tail = (1 - level) if count in (0, total) else (1 - level) / 2
-    low = 0.0 if count == 0 else _solved(lambda p: 1 - _at_most(count - 1, total, p), tail)
-    high = 1.0 if count == total else _solved(lambda p: 1 - _at_most(count, total, p), 1 - tail)
+    low = (
+        0.0
+        if count == 0
+        else _solved(lambda p: 1 - _probability_of_at_most(count - 1, total, p), tail)
+    )
+    high = (
+        1.0
+        if count == total
+        else _solved(lambda p: 1 - _probability_of_at_most(count, total, p), 1 - tail)
+    )
     return low, high
 
 
@@ -196,7 +206,7 @@ def _solved(rising: Callable[[float], float], value: float) -> float:
     return (low + high) / 2
 
 
-def _at_most(count: int, total: int, p: float) -> float:
+def _probability_of_at_most(count: int, total: int, p: float) -> float:
     """The probability of at most so many hits."""
     if p in (0.0, 1.0):
         return 1.0 if p == 0.0 or count >= total else 0.0
@@ -208,7 +218,7 @@ def _at_most(count: int, total: int, p: float) -> float:
         + (total - k) * math.log1p(-p)
         for k in range(count + 1)
     ]
-    return min(1.0, sum(math.exp(each) for each in logs))
+    return min(1.0, sum(math.exp(log_probability) for log_probability in logs))
 
 
 def confusions(runs: Iterable[Judged]) -> Mapping[str, Counter[str]]:
@@ -216,5 +226,5 @@ def confusions(runs: Iterable[Judged]) -> Mapping[str, Counter[str]]:
     table: dict[str, Counter[str]] = {}
     for run in runs:
         if run.healthy or run.faulty:
-            table.setdefault(run.job.kind, Counter())[_said(run)] += 1
+            table.setdefault(run.job.kind, Counter())[_answer_of(run)] += 1
     return table

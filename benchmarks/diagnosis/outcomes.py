@@ -44,11 +44,11 @@ def bands(records: Iterable[Record]) -> dict[tuple[str, str], Band]:
             losses.setdefault((job.arch, job.variant), []).append(record["outcome"])
     return {
         key: Band(
-            statistics.fmean(found),
-            max(_LEAST_SD, statistics.stdev(found) if len(found) > 1 else 0.0),
-            len(found),
+            statistics.fmean(values),
+            max(_LEAST_SD, statistics.stdev(values) if len(values) > 1 else 0.0),
+            len(values),
         )
-        for key, found in losses.items()
+        for key, values in losses.items()
     }
 
 

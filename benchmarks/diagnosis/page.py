@@ -31,58 +31,58 @@ def write_page(results: Path | None = None, page: Path = PAGE) -> Path:
         if not dated:
             raise FileNotFoundError(f"no results under {RESULTS}: run `evaluate` first")
         results = dated[-1]
-    found = json.loads(results.read_text(encoding="utf-8"))
-    page.write_text(text_of(found, results.name), encoding="utf-8")
+    measures = json.loads(results.read_text(encoding="utf-8"))
+    page.write_text(text_of(measures, results.name), encoding="utf-8")
     return page
 
 
-def text_of(found: Mapping[str, Any], name: str) -> str:
+def text_of(measures: Mapping[str, Any], name: str) -> str:
     """The page."""
     parts = [
         BEFORE.format(
-            date=found["date"],
+            date=measures["date"],
             file=name,
             elsewhere=ELSEWHERE + (section(RESULTS) or NOT_YET) + MADE_BY_OTHERS,
-            **_counts(found),
+            **_counts(measures),
         ),
-        _frozen(found["frozen"]),
+        _frozen(measures["frozen"]),
         "## Results\n",
-        _reached(found),
-        _more(found["ours"]["all"]),
+        _aims(measures),
+        _leads_and_calibration(measures["ours"]["all"]),
         "## Class by class\n",
         "Only runs whose fault did harm or broke an invariant count. *named*: the first answer is "
         "right.\n",
-        _classes(found["classes"]),
+        _classes(measures["classes"]),
         "## Losing cases\n",
-        _losing(found),
+        _losing(measures),
         "## Free tools on the same runs\n",
         AFTER,
-        _others(found),
+        _others(measures),
         "## Repair\n",
-        _repair(found["repair"]),
+        _repair(measures["repair"]),
         "## Limits of this benchmark\n",
         THREATS,
     ]
     return "\n".join(part.rstrip() + "\n" for part in parts if part)
 
 
-def _counts(found: Mapping[str, Any]) -> dict[str, Any]:
-    ours = found["ours"]["all"]
-    cost = found["cost"]
+def _counts(measures: Mapping[str, Any]) -> dict[str, Any]:
+    pellucid_measures = measures["ours"]["all"]
+    cost = measures["cost"]
     return {
-        "runs": ours["runs"],
-        "classes": len(found["classes"]),
-        "healthy": ours["false_alarms"]["of"],
+        "runs": pellucid_measures["runs"],
+        "classes": len(measures["classes"]),
+        "healthy": pellucid_measures["false_alarms"]["of"],
         "seconds": f"{cost['check_mean'] + cost['train_mean']:.1f}",
         "check": f"{cost['check_mean']:.2f}",
         "watching": f"{cost['watching_share_at_full_rate']:.1%}",
-        **{f"n_{key}": value for key, value in _outcomes(ours).items()},
+        **{f"n_{key}": value for key, value in _outcomes(pellucid_measures).items()},
     }
 
 
-def _outcomes(ours: Mapping[str, Any]) -> dict[str, int]:
-    told = ours["outcomes"]
-    return {key: told.get(key, 0) for key in ("harmful", "latent", "harmless")}
+def _outcomes(pellucid_measures: Mapping[str, Any]) -> dict[str, int]:
+    counts = pellucid_measures["outcomes"]
+    return {key: counts.get(key, 0) for key in ("harmful", "latent", "harmless")}
 
 
 def _frozen(frozen: Mapping[str, str]) -> str:
@@ -111,16 +111,18 @@ _AIMS = (
 )
 
 
-def _reached(found: Mapping[str, Any]) -> str:
-    there = [part for part in _PARTS if part in found["ours"]]
-    lines = ["| | aim | " + " | ".join(there) + " |", "|---|---|" + "---|" * len(there)]
+def _aims(measures: Mapping[str, Any]) -> str:
+    parts = [part for part in _PARTS if part in measures["ours"]]
+    lines = ["| | aim | " + " | ".join(parts) + " |", "|---|---|" + "---|" * len(parts)]
     for key, title, aim in _AIMS:
-        cells = [_share(found["ours"][part][key]) for part in there]
+        cells = [_share(measures["ours"][part][key]) for part in parts]
         lines.append(f"| {title} | {aim} | " + " | ".join(cells) + " |")
-    f1 = [f"{found['ours'][part]['macro_f1']:.3f}" for part in there]
+    f1 = [f"{measures['ours'][part]['macro_f1']:.3f}" for part in parts]
     lines.append("| cause, macro-F1 | 0.90, and 0.85 never tuned on | " + " | ".join(f1) + " |")
-    lead = [found["ours"][part]["lead"] for part in there]
-    shares = [f"{each['share_median']:.0%}" if each else "-" for each in lead]
+    lead = [measures["ours"][part]["lead"] for part in parts]
+    shares = [
+        f"{lead_of_part['share_median']:.0%}" if lead_of_part else "-" for lead_of_part in lead
+    ]
     title = "lead: share of the time from onset to divergence, median"
     lines.append(f"| {title} | at least 50% | " + " | ".join(shares) + " |")
     return (
@@ -130,16 +132,16 @@ def _reached(found: Mapping[str, Any]) -> str:
     )
 
 
-def _share(told: Mapping[str, Any]) -> str:
-    if not told["of"]:
+def _share(counts: Mapping[str, Any]) -> str:
+    if not counts["of"]:
         return "-"
-    low, high = told["low"], told["high"]
-    return f"{told['share']:.1%} ({told['count']} of {told['of']}) [{low:.1%}, {high:.1%}]"
+    low, high = counts["low"], counts["high"]
+    return f"{counts['share']:.1%} ({counts['count']} of {counts['of']}) [{low:.1%}, {high:.1%}]"
 
 
-def _more(ours: Mapping[str, Any]) -> str:
-    lead, calibration = ours["lead"], ours["calibration"]
-    rate = ours["false_alarms_per_1e5_updates"]
+def _leads_and_calibration(pellucid_measures: Mapping[str, Any]) -> str:
+    lead, calibration = pellucid_measures["lead"], pellucid_measures["calibration"]
+    rate = pellucid_measures["false_alarms_per_1e5_updates"]
     lines = [f"Runs with a false alarm per 100,000 healthy updates: {rate:.1f}.\n"]
     if lead:
         lines.append(
@@ -164,51 +166,55 @@ def _classes(classes: Mapping[str, Any]) -> str:
         "|---|---|---|---|---|---|---|---|",
     ]
     for name, row in classes.items():
-        counted = row["harmful"] + row["latent"]
-        instead = ", ".join(f"{code} {count}" for code, count in row["instead"].items())
+        n_faulty = row["harmful"] + row["latent"]
+        wrong_codes = ", ".join(f"{code} {count}" for code, count in row["instead"].items())
         lines.append(
             f"| {name} | {row['harmful']} | {row['latent']} | {row['harmless']} "
-            f"| {row['detected']}/{counted} | {row['named']}/{counted} "
-            f"| {row['named_in_3']}/{counted} | {instead} |"
+            f"| {row['detected']}/{n_faulty} | {row['named']}/{n_faulty} "
+            f"| {row['named_in_3']}/{n_faulty} | {wrong_codes} |"
         )
     return "\n".join(lines) + "\n"
 
 
-def _losing(found: Mapping[str, Any]) -> str:
-    alarms = [f"- `{name}`: {', '.join(codes)}" for name, codes in found["healthy_alarms"]]
-    missed = [(n, o) for n, o, codes in found["losing"] if not codes]
-    wrong = [(n, o, codes) for n, o, codes in found["losing"] if codes]
+def _losing(measures: Mapping[str, Any]) -> str:
+    alarms = [f"- `{name}`: {', '.join(codes)}" for name, codes in measures["healthy_alarms"]]
+    missed = [(n, o) for n, o, codes in measures["losing"] if not codes]
+    wrong = [(n, o, codes) for n, o, codes in measures["losing"] if codes]
     lines = [
         "Names are architecture, class, healthy base, level and seed.\n",
         f"**Healthy runs with an alarm ({len(alarms)})**\n",
         "\n".join(alarms) or "none",
         f"\n**Faults that it missed ({len(missed)})**\n",
-        _listed([f"`{name}` ({word})" for name, word in missed]),
+        _bullets([f"`{name}` ({word})" for name, word in missed]),
         f"\n**Faults detected, with a wrong first answer ({len(wrong)})**\n",
-        _listed([f"`{name}` ({word}): {', '.join(codes)}" for name, word, codes in wrong]),
+        _bullets([f"`{name}` ({word}): {', '.join(codes)}" for name, word, codes in wrong]),
     ]
-    if found["failed"]:
-        lines.append(f"\n**Trainings that could not be run ({len(found['failed'])})**\n")
-        lines.append(_listed([f"`{name}`" for name in found["failed"]]))
+    if measures["failed"]:
+        lines.append(f"\n**Trainings that could not be run ({len(measures['failed'])})**\n")
+        lines.append(_bullets([f"`{name}`" for name in measures["failed"]]))
     return "\n".join(lines)
 
 
-def _listed(lines: Sequence[str]) -> str:
+def _bullets(lines: Sequence[str]) -> str:
     return "\n".join(f"- {line}" for line in lines) or "none"
 
 
-def _others(found: Mapping[str, Any]) -> str:
-    ours = found["ours"]["all"]
-    recall, harm, false = ours["recall"], ours["recall_harmful"], ours["false_alarms"]
+def _others(measures: Mapping[str, Any]) -> str:
+    pellucid_measures = measures["ours"]["all"]
+    recall, harm, false = (
+        pellucid_measures["recall"],
+        pellucid_measures["recall_harmful"],
+        pellucid_measures["false_alarms"],
+    )
     lines = [
         "| | false alarms | harmful found | harmful and latent found |",
         "|---|---|---|---|",
-        f"| **pellucid** | {_of(false)} | {_of(harm)} | {_of(recall)} |",
+        f"| **pellucid** | {_count_of(false)} | {_count_of(harm)} | {_count_of(recall)} |",
     ]
-    for name, row in found["others"].items():
+    for name, row in measures["others"].items():
         cells = [_pair(row[key]) for key in ("false_alarms", "harmful", "recall")]
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    for name, row in found["others"].items():
+    for name, row in measures["others"].items():
         if "class_right" in row:
             lines.append(
                 f"\n*{name}*: trained on {row['taught']:.0f} development runs, it names the class "
@@ -217,8 +223,8 @@ def _others(found: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _of(told: Mapping[str, Any]) -> str:
-    return _pair([told["count"], told["of"]])
+def _count_of(counts: Mapping[str, Any]) -> str:
+    return _pair([counts["count"], counts["of"]])
 
 
 def _pair(pair: Sequence[int]) -> str:
@@ -242,7 +248,7 @@ def _repair(repair: Mapping[str, Any]) -> str:
         f"way back to the healthy mean in {_pair([repair['nearly_first'], repair['of']])} with the "
         f"first, and in {_pair([repair['nearly_within_three'], repair['of']])} within three.\n",
         "Not repaired (architecture, class, level; losses of the tries; healthy mean and worst):\n",
-        _listed([_unmended(*each) for each in repair["not_mended"]]),
+        _bullets([_unmended(*run) for run in repair["not_mended"]]),
     ]
     return "\n".join(lines)
 

@@ -35,15 +35,17 @@ def main() -> None:
         except Exception as error:
             print(f"{name} cannot be run: {type(error).__name__}: {error}", file=sys.stderr)
     (folder / "peers.json").write_text(json.dumps({"alarms": alarms}), encoding="utf-8")
-    for name, said in alarms.items():
-        print(name, sum(map(bool, said.values())), "of", len(said), "runs alarmed")
+    for name, alarms_by_run in alarms.items():
+        print(
+            name, sum(map(bool, alarms_by_run.values())), "of", len(alarms_by_run), "runs alarmed"
+        )
 
 
 def rows_of(record: Record) -> Rows:
     """What a loop logs, update by update."""
     rows: dict[int, dict[str, float]] = {}
-    named = {"losses": "loss", "norms": "grad_norm", "rates": "lr", "held_out": "val_loss"}
-    for series, name in named.items():
+    log_names = {"losses": "loss", "norms": "grad_norm", "rates": "lr", "held_out": "val_loss"}
+    for series, name in log_names.items():
         for step, value in record[series]:
             rows.setdefault(int(step), {})[name] = float(value)
     return [{"step": step, **rows[step]} for step in sorted(rows)]
@@ -58,8 +60,8 @@ def runmedic(rows: Rows) -> list[str]:
         file = Path(scratch) / "run.jsonl"
         file.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
         (run,) = loaders.load(str(file))
-    found = run_checks(run, roles.detect(run))
-    return [each.check for each in found if each.severity in ("critical", "warning")]
+    results = run_checks(run, roles.detect(run))
+    return [result.check for result in results if result.severity in ("critical", "warning")]
 
 
 def trainpulse(rows: Rows) -> list[str]:
@@ -72,7 +74,7 @@ def trainpulse(rows: Rows) -> list[str]:
         for key, name in names.items():
             if key in row:
                 monitor.log(name, int(row["step"]), row[key])
-    return [each.detector for each in monitor.report().alerts if each.severity.value != "info"]
+    return [alert.detector for alert in monitor.report().alerts if alert.severity.value != "info"]
 
 
 def training_doctor(rows: Rows) -> list[str]:
@@ -82,7 +84,9 @@ def training_doctor(rows: Rows) -> list[str]:
     doctor = Doctor()
     for row in rows:
         doctor.log(**{**row, "step": int(row["step"])})
-    return [each.problem for each in doctor.diagnoses if each.severity.value != "info"]
+    return [
+        diagnosis.problem for diagnosis in doctor.diagnoses if diagnosis.severity.value != "info"
+    ]
 
 
 TOOLS: dict[str, Callable[[Rows], list[str]]] = {

@@ -18,24 +18,24 @@ from pellucid import config
 _UPDATES = 300
 
 
-class _Nobody:
+class _NoWatch:
     """Watches nothing."""
 
     def step(self, loss: object) -> None: ...
     def pause(self) -> None: ...
-    def go_on(self) -> None: ...
+    def resume(self) -> None: ...
 
 
 def ready(folder: Path, corpus: Corpus, updates: int = _UPDATES) -> None:
     """Have the weights, from `folder` or by training."""
-    found: dict[str, dict[str, torch.Tensor]] = {}
+    weights: dict[str, dict[str, torch.Tensor]] = {}
     for arch in TUNED:
         file = folder / f"pretrained-{arch}-{updates}.pt"
         if not file.exists():
             run = loop(setup(arch, 987), budget=config.Steps(count=updates))
-            made = new_training(arch, run, corpus)
-            train(made, _Nobody())
+            training = new_training(arch, run, corpus)
+            train(training, _NoWatch())
             folder.mkdir(parents=True, exist_ok=True)
-            torch.save(made.model.state_dict(), file)
-        found[arch] = torch.load(file, weights_only=True)
-    variants.PRETRAINED = found
+            torch.save(training.model.state_dict(), file)
+        weights[arch] = torch.load(file, weights_only=True)
+    variants.PRETRAINED = weights

@@ -50,7 +50,7 @@ from pellucid.lab.statistics import LEVEL, paired_difference
 
 _RESULTS = Path(__file__).parents[1] / "results"
 #: Faults in what is read or in the loss function: no fix from outside can be meant for them.
-_INSIDE = (
+_INSIDE_THE_LOOP = (
     "softmax before cross-entropy",
     "logits divided by 30",
     "label smoothing of 0.9",
@@ -90,13 +90,13 @@ def chosen_cases() -> list[Case]:
         if family.split == style.split and family.kind in kinds
         if family.attends and not family.experts  # both are slow
     ]
-    chosen: list[Case] = []
-    for what in KINDS:
-        able = [c for c in loops if any(f.name == what and not f.healthy for f in places(c))]
-        if what not in _INSIDE and able:
-            chosen.append(replace(min(able, key=lambda c: _lot(f"{what} {c.name}")), what=what))
-    twins = sorted(loops, key=lambda c: _lot(c.name))[: len(chosen) // 4]
-    return sorted([*chosen, *twins], key=lambda c: _lot(c.name))
+    cases: list[Case] = []
+    for fault in KINDS:
+        able = [c for c in loops if any(f.name == fault and not f.healthy for f in places(c))]
+        if fault not in _INSIDE_THE_LOOP and able:
+            cases.append(replace(min(able, key=lambda c: _lot(f"{fault} {c.name}")), what=fault))
+    twins = sorted(loops, key=lambda c: _lot(c.name))[: len(cases) // 4]
+    return sorted([*cases, *twins], key=lambda c: _lot(c.name))
 
 
 def _one_layer(family: Family) -> dict[str, int]:
@@ -151,7 +151,7 @@ def make_loop_of(case: Case, folder: str | None) -> Any:
             model=model.train(),
             optimizer=pieces.optimizer,
             batches=setting.batches(),
-            loss=lambda model, batch: parts.loss(_around(pieces, model), batch),
+            loss=lambda model, batch: parts.loss(_with_model(pieces, model), batch),
             update=update,
             schedule=pieces.schedule,
             measure=lambda model: score(model, case.task, held_out, None),
@@ -160,7 +160,7 @@ def make_loop_of(case: Case, folder: str | None) -> Any:
     return make_loop
 
 
-def _around(pieces: Pieces, model: Any) -> Pieces:
+def _with_model(pieces: Pieces, model: Any) -> Pieces:
     return replace(pieces, model=model)
 
 
@@ -181,21 +181,21 @@ def _proven(case: Case, folder: str | None) -> dict[str, Any]:
     make_loop = make_loop_of(case, folder)
     scores = _scores(make_loop, "")
     healthy = scores if case.fault is None else _scores(make_loop_of(case.twin, folder), "")
-    found: dict[str, Any] = {"unfixed": fmean(scores), "healthy": fmean(healthy)}
+    row: dict[str, Any] = {"unfixed": fmean(scores), "healthy": fmean(healthy)}
     if case.fault is not None and not _is_worse(scores, healthy):
-        return found | {"harmed": False}
+        return row | {"harmed": False}
     proof = prove(make_loop)
     best = proof.best
-    found |= {
+    row |= {
         "harmed": case.fault is not None,
         "codes": [finding.code for finding in proof.findings],
         "trials": [[t.fix.change, t.verdict, t.mean, t.p] for t in proof.trials],
         "text": proof.text().splitlines(),
     }
     if best is None:
-        return found | {"recommended": None}
+        return row | {"recommended": None}
     name = next(n for n, words in read_fixes().items() if words["change"] == best.fix.change)
-    return found | {"recommended": name, "fixed": fmean(_scores(make_loop, name))}
+    return row | {"recommended": name, "fixed": fmean(_scores(make_loop, name))}
 
 
 def _is_worse(scores: list[float], healthy: list[float]) -> bool:
@@ -223,12 +223,12 @@ def _scores(make_loop: Any, name: str) -> list[float]:
 
 def results(records: list[dict[str, Any]]) -> dict[str, Any]:
     """How many harmed loops were mended, and what was recommended without helping."""
-    whole = [r for r in records if "error" not in r]
-    harmed = [r for r in whole if r.get("harmed")]
-    advised = [r for r in whole if r.get("recommended")]
+    complete = [r for r in records if "error" not in r]
+    harmed = [r for r in complete if r.get("harmed")]
+    advised = [r for r in complete if r.get("recommended")]
     mended = [r for r in harmed if r.get("recommended") and _mended(r, MARGIN, 1.0)]
     nearly = [r for r in harmed if r.get("recommended") and _mended(r, MARGIN, _NEARLY)]
-    healthy = [r for r in whole if r["case"]["what"] == TWIN]
+    healthy = [r for r in complete if r["case"]["what"] == TWIN]
     return {
         "loops": len(records),
         "harmed": len(harmed),
@@ -255,9 +255,9 @@ def _name(record: dict[str, Any]) -> str:
     return f"{case['what']} ({case['family']}, {case['task']}): {record.get('recommended')}"
 
 
-def kept_record(case: Case, folder: str | None, out: Path) -> dict[str, Any]:
+def kept_record(case: Case, folder: str | None, records: Path) -> dict[str, Any]:
     """The record of a loop, which is made if it is not there."""
-    file = out / f"{case.name}.json"
+    file = records / f"{case.name}.json"
     if not file.exists():
         file.write_text(json.dumps(record(case, folder), indent=1), encoding="utf-8")
     return dict(json.loads(file.read_text(encoding="utf-8")))
@@ -279,20 +279,20 @@ def main() -> None:
     os.environ["HF_HUB_OFFLINE"] = "1"
     os.environ["OMP_NUM_THREADS"] = "1"
     arguments.out.mkdir(parents=True, exist_ok=True)
-    chosen = [c for c in chosen_cases() if not arguments.only or arguments.only in c.name]
-    make = partial(kept_record, folder=arguments.data, out=arguments.out)
+    cases = [c for c in chosen_cases() if not arguments.only or arguments.only in c.name]
+    make = partial(kept_record, folder=arguments.data, records=arguments.out)
     records: list[dict[str, Any]] = []
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(arguments.workers, mp_context=spawn) as pool:
-        for one in pool.map(make, chosen[: arguments.sample]):
-            records.append(one)
-            print(json.dumps(one), flush=True)
-    found = results(records)
-    print(json.dumps(found, indent=1))
+        for row in pool.map(make, cases[: arguments.sample]):
+            records.append(row)
+            print(json.dumps(row), flush=True)
+    totals = results(records)
+    print(json.dumps(totals, indent=1))
     if arguments.save:
         date = time.strftime("%Y-%m-%d")
-        about = {"date": date, "machine": machine(), "steps": _STEPS}
-        text = json.dumps(about | found | {"records": records}, indent=1, allow_nan=False)
+        head = {"date": date, "machine": machine(), "steps": _STEPS}
+        text = json.dumps(head | totals | {"records": records}, indent=1, allow_nan=False)
         (_RESULTS / f"proofs-{date}.json").write_text(text + "\n", encoding="utf-8")
 
 

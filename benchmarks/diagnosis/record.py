@@ -56,17 +56,17 @@ def record(training: Training) -> Record:
     first = batches[0]
     findings = check(
         t.model,
-        [each.ids for each in batches],
+        [batch.ids for batch in batches],
         first.labels,
-        optimizer=t.optimisers[0] if len(t.optimisers) == 1 else _Several(t.optimisers),
+        optimizer=t.optimisers[0] if len(t.optimisers) == 1 else _Optimisers(t.optimisers),
         loss=t.loss,
         tokenizer=t.tokenizer,
         declared=t.declared,
         ignore=t.ignore,
     )
     checked = time.process_time()
-    labels = torch.cat([each.labels for each in batches])
-    told: list[Any] = []
+    labels = torch.cat([batch.labels for batch in batches])
+    log: list[Any] = []
     with watch(
         t.model,
         t.optimisers,
@@ -74,30 +74,30 @@ def record(training: Training) -> Record:
         clip_norm=t.run.training.clip_norm,
         max_overhead=None,
     ) as watched:
-        known = baselines(labels)
-        watched.judge.baselines = known
-        _listen(watched.judge, told)
-        noted = train(t, watched)
+        chance_losses = baselines(labels)
+        watched.judge.baselines = chance_losses
+        _listen(watched.judge, log)
+        training_log = train(t, watched)
     ended = time.process_time()
     live = history_of_watch(watched, findings=findings)
     stopped = live.stopped
-    if stopped is None and noted.stopped is not None:
-        stopped = (noted.stopped, "loss", "")
+    if stopped is None and training_log.stopped is not None:
+        stopped = (training_log.stopped, "loss", "")
     return {
         "config": run_to_toml(t.run),
         "declared": asdict(t.declared),
         "ignore": list(t.ignore),
         "facts": asdict(_facts(t, live.facts)),
-        "losses": noted.losses,
-        "held_out": noted.held_out,
-        "norms": noted.norms,
-        "rates": noted.rates,
-        "told": told,
+        "losses": training_log.losses,
+        "held_out": training_log.held_out,
+        "norms": training_log.norms,
+        "rates": training_log.rates,
+        "told": log,
         "guessing": watched.judge.guessing,
-        "baselines": list(known),
+        "baselines": list(chance_losses),
         "stopped": stopped,
-        "findings": [asdict(each) for each in live.findings],
-        "outcome": math.inf if noted.stopped is not None else t.outcome(),
+        "findings": [asdict(finding) for finding in live.findings],
+        "outcome": math.inf if training_log.stopped is not None else t.outcome(),
         "seconds": {
             "check": checked - started,
             "train": ended - checked,
@@ -106,7 +106,7 @@ def record(training: Training) -> Record:
     }
 
 
-class _Several:
+class _Optimisers:
     """Optimisers that step together, as `check` knows them."""
 
     def __init__(self, parts: Sequence[torch.optim.Optimizer]) -> None:
@@ -118,20 +118,20 @@ def _probe(t: Training) -> Probe | None:
     batch = t.batch(0)
     if t.arch in ("gpt", "llama"):
         return None
-    few = batch.cut(slice(0, 4))
-    return Probe(lambda: t.logits(few), few.labels)
+    small_batch = batch.cut(slice(0, 4))
+    return Probe(lambda: t.logits(small_batch), small_batch.labels)
 
 
-def _listen(judge: VerdictTracker, told: list[Any]) -> None:
+def _listen(judge: VerdictTracker, log: list[Any]) -> None:
     """Keep what the judge is told."""
     read, rate = judge.read, judge.rate
 
     def reading(step: int, readings: Sequence[tuple[Column, list[float]]]) -> None:
-        told.append([step, [[c.id, list(c.places), _short(v)] for c, v in readings]])
+        log.append([step, [[c.id, list(c.places), _short(v)] for c, v in readings]])
         read(step, readings)
 
     def rating(learning_rate: float) -> None:
-        told.append([None, learning_rate])
+        log.append([None, learning_rate])
         rate(learning_rate)
 
     judge.read = reading
@@ -147,14 +147,14 @@ def _facts(t: Training, live: Facts) -> Facts:
     """What model, optimiser and watch tell; what they cannot know is read in the config."""
     budget = t.run.training.budget
     assert isinstance(budget, config.Steps)
-    told = facts_of(t.run, budget.count)
-    known = {name: value for name, value in asdict(live).items() if value is not None}
-    more = {
+    config_facts = facts_of(t.run, budget.count)
+    live_facts = {name: value for name, value in asdict(live).items() if value is not None}
+    training_facts = {
         "batch_tokens": t.run.training.batch_size * t.feed.time,
         "precision": "bfloat16" if t.autocast else "float32",
         "pretrained": t.declared.pretrained,
     }
-    return replace(told, **(more | known))
+    return replace(config_facts, **(training_facts | live_facts))
 
 
 def write(record: Record, path: Path) -> None:
@@ -170,12 +170,12 @@ def read(path: Path) -> Record:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def history(record: Record, until: int | None = None) -> History:
+def history(record: Record, last_update: int | None = None) -> History:
     """What `diagnose` is given: all of it, or what was known after some update.
 
     Signs are judged anew, with the thresholds that there are now.
     """
-    last = math.inf if until is None else until
+    last = math.inf if last_update is None else last_update
     stopped = record["stopped"]
     facts = dict(record["facts"])
     facts["betas"] = None if facts["betas"] is None else tuple(facts["betas"])
@@ -188,7 +188,7 @@ def history(record: Record, until: int | None = None) -> History:
         rates=_points(record["rates"], last),
         signs=_judged(record, last),
         facts=Facts(**facts),
-        findings=tuple(finding(each) for each in record["findings"]),
+        findings=tuple(finding(fields) for fields in record["findings"]),
         stopped=None if stopped is None or stopped[0] > last else tuple(stopped),
         config=run,
     )
@@ -196,18 +196,18 @@ def history(record: Record, until: int | None = None) -> History:
 
 def declared(record: Record) -> Expectations:
     """What was said of the model."""
-    said = dict(record["declared"])
-    return Expectations(**(said | {"frozen": tuple(said["frozen"])}))
+    fields = dict(record["declared"])
+    return Expectations(**(fields | {"frozen": tuple(fields["frozen"])}))
 
 
-def finding(told: dict[str, Any]) -> Finding:
+def finding(fields: dict[str, Any]) -> Finding:
     """A finding from plain values."""
-    seen = tuple(Evidence(**each) for each in told["evidence"])
-    return Finding(**(told | {"evidence": seen, "patch": tuple(told["patch"])}))
+    evidence = tuple(Evidence(**evidence_fields) for evidence_fields in fields["evidence"])
+    return Finding(**(fields | {"evidence": evidence, "patch": tuple(fields["patch"])}))
 
 
 def _points(points: list[list[float]], last: float) -> tuple[tuple[int, float], ...]:
-    return tuple((int(at), value) for at, value in points if at <= last)
+    return tuple((int(step), value) for step, value in points if step <= last)
 
 
 def _judged(record: Record, last: float) -> dict[str, tuple[Reading, ...]]:
@@ -215,18 +215,18 @@ def _judged(record: Record, last: float) -> dict[str, tuple[Reading, ...]]:
     judge.guessing = record["guessing"]
     judge.baselines = Baselines(*record["baselines"])
     judge.clip_norm = record["facts"]["clip_norm"]
-    found: dict[str, list[Reading]] = {}
-    for step, said in record["told"]:
+    readings_by_sign: dict[str, list[Reading]] = {}
+    for step, readings in record["told"]:
         if step is None:
-            judge.rate(said)
+            judge.rate(readings)
             continue
         if step > last:
             break
-        judge.read(step, [(Column(id, tuple(places)), values) for id, places, values in said])
-        if all(id == "loss" for id, _, _ in said):
+        judge.read(step, [(Column(id, tuple(places)), values) for id, places, values in readings])
+        if all(id == "loss" for id, _, _ in readings):
             continue
         for sign in judge.signs.values():
             if sign.step == step:
                 reading = Reading(step, sign.value, sign.word, sign.place)
-                found.setdefault(sign.id, []).append(reading)
-    return {id: tuple(readings) for id, readings in found.items()}
+                readings_by_sign.setdefault(sign.id, []).append(reading)
+    return {id: tuple(readings) for id, readings in readings_by_sign.items()}

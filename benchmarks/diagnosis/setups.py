@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Literal
 
-from benchmarks.diagnosis.rows import CHOSEN, MASKED, REPLACED
+from benchmarks.diagnosis.rows import MASKED, REPLACED, TARGET_SHARE
 from pellucid import config
 from pellucid.presets import find
 
@@ -64,7 +64,7 @@ def setup(arch: Arch, seed: int, **training: Any) -> config.Run:
             stacks = {"decoder": _LLAMA, "encoder": None}
         case "encoder":
             stacks = {"decoder": None, "encoder": _ENCODER}
-            objective = config.MLM(chosen=CHOSEN, masked=MASKED, replaced=REPLACED)
+            objective = config.MLM(chosen=TARGET_SHARE, masked=MASKED, replaced=REPLACED)
         case "pair":
             crossed = replace(_PAIR, cross_attention=_PAIR.attention)
             stacks = {"decoder": crossed, "encoder": _PAIR}
@@ -102,12 +102,12 @@ def setup(arch: Arch, seed: int, **training: Any) -> config.Run:
 
 def stack(run: config.Run, **changes: Any) -> config.Run:
     """The run with other stacks: what is changed is changed in all of them."""
-    made = {
-        name: replace(found, **changes)
+    stacks = {
+        name: replace(stack_config, **changes)
         for name in ("encoder", "decoder")
-        if (found := getattr(run.model, name)) is not None
+        if (stack_config := getattr(run.model, name)) is not None
     }
-    return replace(run, model=replace(run.model, **made))
+    return replace(run, model=replace(run.model, **stacks))
 
 
 def attention(run: config.Run, **changes: Any) -> config.Run:

@@ -76,15 +76,15 @@ class Training:
 
     def new_optimiser(self) -> None:
         """Build the optimiser anew from the config, over the parameters there are now."""
-        made = assemble_optimiser(self.run.optimiser, self.model.named_parameters())
-        self.optimisers = list(made.parts)
+        optimiser = assemble_optimiser(self.run.optimiser, self.model.named_parameters())
+        self.optimisers = list(optimiser.parts)
         for group in self.groups:
             group["initial_lr"] = group["lr"]
 
     @property
     def groups(self) -> list[dict[str, Any]]:
         """Every optimiser's groups."""
-        return [group for each in self.optimisers for group in each.param_groups]
+        return [group for optimiser in self.optimisers for group in optimiser.param_groups]
 
     def held_out(self) -> float:
         """The loss on held-out rows, as whoever trains would compute it."""
@@ -99,10 +99,10 @@ class Training:
         state = torch.get_rng_state()
         self.model.eval()
         with torch.no_grad():
-            found = float(loss(self.logits(batch).float(), batch.labels))
+            value = float(loss(self.logits(batch).float(), batch.labels))
         self.model.train()
         torch.set_rng_state(state)
-        return found
+        return value
 
 
 def call(model: Transformer, batch: Batch) -> Tensor:
@@ -124,7 +124,7 @@ def new_training(arch: Arch, run: config.Run, corpus: Corpus, form: Form | None 
     loop = run.training
     feed = Feed(corpus, form or FORMS[arch], loop.batch_size, _time(run), run.seed)
     assert isinstance(loop.budget, config.Steps)
-    made = Training(
+    training = Training(
         arch=arch,
         run=run,
         model=model,
@@ -138,9 +138,9 @@ def new_training(arch: Arch, run: config.Run, corpus: Corpus, form: Form | None 
         autocast=loop.precision == "bfloat16",
     )
     # a fault or a variant may put another feed in place later
-    made.batch_of = lambda update: made.feed.batch(update)
-    made.new_optimiser()
-    return made
+    training.batch_of = lambda update: training.feed.batch(update)
+    training.new_optimiser()
+    return training
 
 
 def _time(run: config.Run) -> int:
@@ -157,15 +157,17 @@ def loss_of(run: config.Run) -> Loss:
 
     def loss(logits: Tensor, labels: Tensor) -> Tensor:
         flat, target = logits.flatten(0, 1), labels.flatten()
-        found = F.cross_entropy(flat, target, ignore_index=IGNORED, label_smoothing=smoothing)
+        cross_entropies = F.cross_entropy(
+            flat, target, ignore_index=IGNORED, label_smoothing=smoothing
+        )
         log_z = flat.logsumexp(-1)[target != IGNORED]
-        return found + z_loss * log_z.square().mean()
+        return cross_entropies + z_loss * log_z.square().mean()
 
     return loss
 
 
 @dataclass
-class Noted:
+class TrainingLog:
     """What whoever trains writes down."""
 
     losses: list[tuple[int, float]] = field(default_factory=list[Any])
@@ -175,9 +177,9 @@ class Noted:
     stopped: int | None = None
 
 
-def train(training: Training, watched: Any) -> Noted:
+def train(training: Training, watched: Any) -> TrainingLog:
     """The loop. It ends early where the loss is no number."""
-    t, noted = training, Noted()
+    t, log = training, TrainingLog()
     t.model.train()
     every = max(1, t.updates // 4)
     for update in range(t.updates):
@@ -193,17 +195,17 @@ def train(training: Training, watched: Any) -> Noted:
         if t.steps(update):
             for optimiser in t.optimisers:
                 cast("Any", optimiser).step()
-        noted.losses.append((update + 1, loss))
-        noted.norms.append((update + 1, norm))
-        noted.rates.append((update + 1, float(t.groups[0]["lr"])))
+        log.losses.append((update + 1, loss))
+        log.norms.append((update + 1, norm))
+        log.rates.append((update + 1, float(t.groups[0]["lr"])))
         if not math.isfinite(loss):
-            noted.stopped = update + 1
+            log.stopped = update + 1
             break
         if (update + 1) % every == 0:
             watched.pause()
-            noted.held_out.append((update + 1, t.held_out()))
+            log.held_out.append((update + 1, t.held_out()))
             watched.resume()
-    return noted
+    return log
 
 
 def _gradients(t: Training, update: int, watched: Any) -> float:

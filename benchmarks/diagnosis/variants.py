@@ -59,16 +59,18 @@ def _sgd(run: config.Run, arch: Arch) -> config.Run:
 
 def _adam(run: config.Run, arch: Arch) -> config.Run:
     adam: Any = run.optimiser
-    made = config.Adam(learning_rate=adam.learning_rate, betas=adam.betas, eps=adam.eps, l2=0.0)
-    return replace(run, optimiser=made)
+    optimiser = config.Adam(
+        learning_rate=adam.learning_rate, betas=adam.betas, eps=adam.eps, l2=0.0
+    )
+    return replace(run, optimiser=optimiser)
 
 
 def _muon(run: config.Run, arch: Arch) -> config.Run:
     adam: Any = run.optimiser
-    made = config.Muon(
+    optimiser = config.Muon(
         learning_rate=0.01, momentum=0.95, weight_decay=0.1, newton_schulz_steps=5, rest=adam
     )
-    return replace(run, optimiser=made)
+    return replace(run, optimiser=optimiser)
 
 
 def _narrow(run: config.Run, arch: Arch) -> config.Run:
@@ -105,8 +107,8 @@ def _windows(run: config.Run, arch: Arch) -> config.Run:
     return attention(run, window=16)
 
 
-def _declared(t: Training, **said: Any) -> None:
-    t.declared = declare(**said)
+def _declared(t: Training, **expectations: Any) -> None:
+    t.declared = declare(**expectations)
 
 
 def _ended(t: Training) -> None:
@@ -141,13 +143,15 @@ def _spike(t: Training) -> None:
     usual, vocab = t.batch_of, t.run.model.rows
 
     def batch(update: int) -> Batch:
-        made = usual(update)
+        usual_batch = usual(update)
         if update != 60:
-            return made
-        ids = torch.randint(4, vocab, made.ids.shape, generator=torch.Generator().manual_seed(1))
+            return usual_batch
+        ids = torch.randint(
+            4, vocab, usual_batch.ids.shape, generator=torch.Generator().manual_seed(1)
+        )
         labels = torch.full_like(ids, -100)
         labels[:, :-1] = ids[:, 1:]
-        return replace(made, ids=ids, labels=labels)
+        return replace(usual_batch, ids=ids, labels=labels)
 
     t.batch_of = batch
 
@@ -157,11 +161,11 @@ def _curriculum(t: Training) -> None:
     usual = t.batch_of
 
     def batch(update: int) -> Batch:
-        made = usual(update)
+        usual_batch = usual(update)
         if update >= 50:
-            return made
-        half = made.ids.shape[1] // 2
-        return Batch(made.ids[:, :half], made.labels[:, :half])
+            return usual_batch
+        half = usual_batch.ids.shape[1] // 2
+        return Batch(usual_batch.ids[:, :half], usual_batch.labels[:, :half])
 
     t.batch_of = batch
 
@@ -174,11 +178,11 @@ def _epochs(t: Training) -> None:
 def _resumed(t: Training) -> None:
     """The optimiser goes on with what it remembered: it is saved, and loaded again."""
 
-    def again(t: Training) -> None:
-        for each in t.optimisers:
-            each.load_state_dict(each.state_dict())
+    def reload(t: Training) -> None:
+        for torch_optimiser in t.optimisers:
+            torch_optimiser.load_state_dict(torch_optimiser.state_dict())
 
-    t.happens[70] = again
+    t.happens[70] = reload
 
 
 def _zero_outputs(run: config.Run, arch: Arch) -> config.Run:

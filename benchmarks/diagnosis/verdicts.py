@@ -32,7 +32,7 @@ class Verdict:
     @property
     def codes(self) -> list[str]:
         """The codes of the alarms, each once."""
-        return list(dict.fromkeys(each.code for each in self.alarms))
+        return list(dict.fromkeys(finding.code for finding in self.alarms))
 
     @property
     def top(self) -> Finding | None:
@@ -41,12 +41,12 @@ class Verdict:
         return None if first is None or first.code == ABSTAINED else first
 
 
-def verdict(record: Record, *, when: bool = False) -> Verdict:
+def verdict(record: Record, *, with_time: bool = False) -> Verdict:
     """What is said at the end; with `when`, also since when."""
-    found = _diagnosed(record, history(record))
-    alarms = tuple(each for each in found if alarming(each))
-    notes = tuple(each for each in found if not alarming(each))
-    first = _first_alarm(record) if when and alarms else None
+    findings = _diagnosed(record, history(record))
+    alarms = tuple(finding for finding in findings if alarming(finding))
+    notes = tuple(finding for finding in findings if not alarming(finding))
+    first = _first_alarm(record) if with_time and alarms else None
     return Verdict(alarms, notes, first)
 
 
@@ -55,17 +55,21 @@ def alarming(finding: Finding) -> bool:
     return SEVERITIES.index(finding.severity) >= _ALARMING
 
 
-def _diagnosed(record: Record, seen: History) -> list[Finding]:
+def _diagnosed(record: Record, history_so_far: History) -> list[Finding]:
     from pellucid.diagnosis import diagnose
 
-    return list(diagnose(seen, declared=declared(record), ignore=tuple(record["ignore"])))
+    return list(diagnose(history_so_far, declared=declared(record), ignore=tuple(record["ignore"])))
 
 
 def _first_alarm(record: Record) -> int | None:
     """Signs are read one update late: what was measured in an update is known after the next."""
-    looked = sorted({step for step, said in record["told"] if step is not None and len(said) > 1})
-    for step in (0, *looked):
-        if any(alarming(each) for each in _diagnosed(record, history(record, until=step))):
+    steps = sorted(
+        {step for step, readings in record["told"] if step is not None and len(readings) > 1}
+    )
+    for step in (0, *steps):
+        if any(
+            alarming(finding) for finding in _diagnosed(record, history(record, last_update=step))
+        ):
             return step + 1 if step else 0
     return len(record["losses"])
 
@@ -77,9 +81,9 @@ def diverged(record: Record, window: int = 128, sds: float = 6.0, least: int = 2
     """
     losses = [loss for _, loss in record["losses"]]
     onset = record.get("onset", 0)
-    for at in range(least, len(losses)):
-        if at >= onset and far(losses, at, window, sds):
-            return at + 1
+    for index in range(least, len(losses)):
+        if index >= onset and far(losses, index, window, sds):
+            return index + 1
     return len(losses)
 
 

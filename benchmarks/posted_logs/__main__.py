@@ -24,9 +24,9 @@ from typing import Any, Literal
 from pellucid.diagnosis import diagnose, history_of_log
 from pellucid.errors import PellucidError
 
-_HERE = Path(__file__).parent
-_RESULTS = _HERE.parent / "results"
-PAGE = _HERE.parents[1] / "docs" / "posted-logs.md"
+_FOLDER = Path(__file__).parent
+_RESULTS = _FOLDER.parent / "results"
+PAGE = _FOLDER.parents[1] / "docs" / "posted-logs.md"
 Group = Literal["confirmed fault", "other fault", "healthy", "not told"]
 GROUPS: dict[Group, str] = {
     "confirmed fault": "fault, its cause confirmed in the thread",
@@ -38,7 +38,7 @@ GROUPS: dict[Group, str] = {
 
 def corpus() -> list[dict[str, Any]]:
     """Every log of the corpus."""
-    return tomllib.loads((_HERE / "corpus.toml").read_text(encoding="utf-8"))["log"]
+    return tomllib.loads((_FOLDER / "corpus.toml").read_text(encoding="utf-8"))["log"]
 
 
 def split_of(address: str) -> Literal["tune", "report"]:
@@ -67,15 +67,15 @@ def judge(log: Mapping[str, Any]) -> dict[str, Any]:
         except PellucidError as error:
             findings, problem = [], str(error).replace(str(file), "the log")
     alarms = [finding.code for finding in findings if finding.severity != "note"]
-    named = findings[0].code if findings else ""
-    right = not alarms if not log["expected"] else named in log["expected"]
+    first_code = findings[0].code if findings else ""
+    right = not alarms if not log["expected"] else first_code in log["expected"]
     return {
         "address": log["address"],
         "tool": log["tool"],
         "split": split_of(log["address"]),
         "group": group_of(log),
         "expected": log["expected"],
-        "named": named,
+        "named": first_code,
         "alarms": alarms,
         "right": right and not problem,
         "problem": problem,

@@ -36,7 +36,7 @@ from benchmarks.machine import header, write
 from benchmarks.quality.nanogpt import cut, nanogpt
 from benchmarks.quality.ours import Track, race
 from benchmarks.quality.page import table
-from benchmarks.quality.tuning import chosen, one_training, tune
+from benchmarks.quality.tuning import newest_choice, one_training, tune
 
 RESULTS = Path(__file__).parent.parent / "results"
 #: The race of GPT-2 that has no preset and no seconds in the name of its results.
@@ -48,12 +48,12 @@ def main() -> None:
     parser = flags()
     arguments = checked(parser)
     with tempfile.TemporaryDirectory() as folder:
-        for name, ran in runs(arguments, Path(folder)):
-            found = header("benchmarks.quality", parser, arguments)
-            found |= ran()
-            found["load_after"] = os.getloadavg()[0]
-            write(found, RESULTS, name)
-            print(table(found) if "peer" in found else json.dumps(found, indent=1))
+        for name, measure_race in runs(arguments, Path(folder)):
+            results = header("benchmarks.quality", parser, arguments)
+            results |= measure_race()
+            results["load_after"] = os.getloadavg()[0]
+            write(results, RESULTS, name)
+            print(table(results) if "peer" in results else json.dumps(results, indent=1))
 
 
 def runs(
@@ -94,9 +94,9 @@ def flags() -> argparse.ArgumentParser:
 def checked(parser: argparse.ArgumentParser) -> argparse.Namespace:
     """What was given; refused where it is half a race."""
     arguments = parser.parse_args()
-    for one, other in (("nanogpt", "text"), ("train", "held_out")):
-        if (getattr(arguments, one) is None) != (getattr(arguments, other) is None):
-            parser.error(f"--{one} and --{other.replace('_', '-')} belong together")
+    for first, second in (("nanogpt", "text"), ("train", "held_out")):
+        if (getattr(arguments, first) is None) != (getattr(arguments, second) is None):
+            parser.error(f"--{first} and --{second.replace('_', '-')} belong together")
     if not (arguments.nanogpt or arguments.train or arguments.tune):
         parser.error("nothing to do: give --nanogpt and --text, --train and --held-out, or --tune")
     return arguments
@@ -120,7 +120,7 @@ def against_nanogpt(arguments: argparse.Namespace, scratch: Path) -> dict[str, A
 
 def against_gpt2(arguments: argparse.Namespace, scratch: Path) -> dict[str, Any]:
     """One preset, and GPT-2 in its shape at the rate and batch size that `--tune` has picked."""
-    choice = chosen(RESULTS, arguments.preset)
+    choice = newest_choice(RESULTS, arguments.preset)
     track = Track(
         arguments.train.resolve(), arguments.held_out.resolve(), scratch, arguments.threads
     )
@@ -132,16 +132,16 @@ def against_gpt2(arguments: argparse.Namespace, scratch: Path) -> dict[str, Any]
         "learning_rate": choice["learning_rate"],
         "batch_size": choice["batch_size"],
     }
-    found = [one_training(setup | {"seed": s}, track.threads) for s in arguments.peer_seeds]
-    losses = [each["bits_per_byte"] for each in found]
+    trainings = [one_training(setup | {"seed": s}, track.threads) for s in arguments.peer_seeds]
+    losses = [training["bits_per_byte"] for training in trainings]
     peer = {
         "name": "GPT-2",
         "seconds": arguments.seconds,
         "bits_per_byte": math.fsum(losses) / len(losses),
         "losses": losses,
         **choice,
-        **{key: found[0][key] for key in ("parameters", "our_parameters", "transformers")},
-        "updates": [each["updates"] for each in found],
+        **{key: trainings[0][key] for key in ("parameters", "our_parameters", "transformers")},
+        "updates": [training["updates"] for training in trainings],
     }
     return {
         "peer": peer,

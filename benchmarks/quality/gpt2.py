@@ -32,9 +32,9 @@ def gpt2(
     from pellucid import load
     from pellucid.data import next_token_batches, open_prepared
 
-    ours = load(run)
+    pellucid_run = load(run)
     text = open_prepared(Path(run) / "text")
-    shape, stack = ours.config.model, ours.config.model.decoder
+    shape, stack = pellucid_run.config.model, pellucid_run.config.model.decoder
     assert stack is not None
     torch.manual_seed(seed)
     model = transformers.GPT2LMHeadModel(
@@ -54,7 +54,7 @@ def gpt2(
         )
     ).train()
     order = next_token_batches(text.train.tokens, context_length=shape.context_length, seed=seed)
-    tokens, n_bytes = held_out_of(ours, text, held_out)
+    tokens, n_bytes = held_out_ids(pellucid_run, text, held_out)
 
     def train_and_evaluate(_: int) -> dict[str, Any]:
         updates = train(model, order, seconds, learning_rate, batch_size)
@@ -63,23 +63,27 @@ def gpt2(
             "updates": updates,
             "bits_per_byte": nats / np.log(2) / n_bytes,
             "parameters": model.num_parameters(),
-            "our_parameters": sum(each.numel() for each in ours.model.parameters()),
+            "our_parameters": sum(
+                parameter.numel() for parameter in pellucid_run.model.parameters()
+            ),
             "transformers": transformers.__version__,
         }
 
     return train_and_evaluate
 
 
-def held_out_of(ours: Any, text: Any, held_out: str | None) -> tuple[Any, int]:
+def held_out_ids(pellucid_run: Any, text: Any, held_out: str | None) -> tuple[Any, int]:
     """The ids of a held-out text, made as `pellucid evaluate` makes them, and its bytes."""
     from pellucid.data import EncodedCounts, Piped, ReadCounts, encode_pieces, read_pieces
 
     if held_out is None:
         return text.held_out.tokens, text.manifest.held_out.n_bytes
     counts, ids = EncodedCounts(), []
-    for each in encode_pieces(read_pieces([held_out], None, ReadCounts(), Piped()), ours.tokenizer):
-        ids.append(each.ids)
-        counts.add(each, ours.tokenizer.unknown_id)
+    for piece in encode_pieces(
+        read_pieces([held_out], None, ReadCounts(), Piped()), pellucid_run.tokenizer
+    ):
+        ids.append(piece.ids)
+        counts.add(piece, pellucid_run.tokenizer.unknown_id)
     return np.concatenate(ids), counts.n_bytes
 
 

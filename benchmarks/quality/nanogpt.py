@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.machine import commit
 from benchmarks.quality.ours import call
-from benchmarks.workers import say
+from benchmarks.workers import print_progress
 
 FLAGS = [
     "--device=cpu",
@@ -69,7 +69,7 @@ def nanogpt(checkout: Path, text: Path, held_out: Path, scratch: Path, threads: 
     # what prepares its text imports `requests`, which it does not use where the text is there
     (copy / "absent").mkdir()
     (copy / "absent" / "requests.py").touch()
-    say("nanoGPT: preparing and training")
+    print_progress("nanoGPT: preparing and training")
     call(
         [sys.executable, "data/shakespeare_char/prepare.py"],
         copy,
@@ -82,7 +82,7 @@ def nanogpt(checkout: Path, text: Path, held_out: Path, scratch: Path, threads: 
     estimates = [line for line in output.splitlines() if line.startswith("step ")]
     _, exact = call([sys.executable, "-c", LOSS], copy, threads)
     bits = float(exact.splitlines()[-1]) / math.log(2) / len(held_out.read_bytes())
-    say(f"nanoGPT: {bits:.4f} bits per byte in {seconds:.1f} s")
+    print_progress(f"nanoGPT: {bits:.4f} bits per byte in {seconds:.1f} s")
     return {
         "name": "nanoGPT",
         "seconds": seconds,

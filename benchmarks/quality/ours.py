@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.workers import environment, say
+from benchmarks.workers import environment, print_progress
 
 
 @dataclass(frozen=True)
@@ -40,32 +40,41 @@ class Track:
         compiled once on a machine.
         """
         for number in (1, 2):
-            out = self.scratch / f"{preset}, one update, {number}"
-            seconds, _ = self._train(preset, ["--steps", "1"], out)
-        seconds -= counted_seconds(out)
-        say(f"{preset}: {seconds:.1f} s that its minutes do not count")
-        return seconds, out
+            run_folder = self.scratch / f"{preset}, one update, {number}"
+            seconds, _ = self._train(preset, ["--steps", "1"], run_folder)
+        seconds -= counted_seconds(run_folder)
+        print_progress(f"{preset}: {seconds:.1f} s that its minutes do not count")
+        return seconds, run_folder
 
     def run(self, preset: str, *, keep_to: float, start_up: float, seed: int) -> dict[str, Any]:
         """One run whose whole command is to take `keep_to` seconds."""
         minutes = (keep_to - start_up) / 60
-        asked: dict[str, Any] = {"seed": seed, "keep_to_seconds": keep_to, "minutes": minutes}
+        head: dict[str, Any] = {"seed": seed, "keep_to_seconds": keep_to, "minutes": minutes}
         if minutes <= 0:
-            return asked | {"problem": "start-up alone takes longer"}
-        out = self.scratch / f"{preset}, {keep_to:.0f} s, seed {seed}"
+            return head | {"problem": "start-up alone takes longer"}
+        run_folder = self.scratch / f"{preset}, {keep_to:.0f} s, seed {seed}"
         flags = ["--minutes", f"{minutes:.4f}", "--seed", str(seed)]
-        seconds, printed = self._train(preset, flags, out)
-        words = ["evaluate", str(out), str(self.held_out), "--json"]
+        seconds, printed = self._train(preset, flags, run_folder)
+        words = ["evaluate", str(run_folder), str(self.held_out), "--json"]
         loss = json.loads(call_pellucid(words, self.scratch, self.threads)[1])["bits_per_byte"]
-        say(
+        print_progress(
             f"{preset}, seed {seed}: {loss:.4f} bits per byte in {seconds:.1f} s "
             f"(to be kept: {keep_to:.1f} s)"
         )
         updates = json.loads(printed)["step"]
-        return asked | {"seconds": seconds, "bits_per_byte": loss, "updates": updates}
+        return head | {"seconds": seconds, "bits_per_byte": loss, "updates": updates}
 
-    def _train(self, preset: str, flags: list[str], out: Path) -> tuple[float, str]:
-        words = ["train", str(self.train), "--preset", preset, *flags, "--out", str(out), "--json"]
+    def _train(self, preset: str, flags: list[str], run_folder: Path) -> tuple[float, str]:
+        words = [
+            "train",
+            str(self.train),
+            "--preset",
+            preset,
+            *flags,
+            "--out",
+            str(run_folder),
+            "--json",
+        ]
         return call_pellucid(words, self.scratch, self.threads)
 
 
@@ -78,14 +87,14 @@ def counted_seconds(run: Path) -> float:
 def call_pellucid(words: Sequence[str], folder: Path, threads: int) -> tuple[float, str]:
     """Wall seconds and standard output of `pellucid` with these words."""
     command = [sys.executable, "-m", "pellucid", *words]
-    kept = folder / "cache"
+    cache = folder / "cache"
     # each command prepares its text itself
-    shutil.rmtree(kept / "text", ignore_errors=True)
-    return call(command, folder, threads, {"PELLUCID_CACHE": str(kept)})
+    shutil.rmtree(cache / "text", ignore_errors=True)
+    return call(command, folder, threads, {"PELLUCID_CACHE": str(cache)})
 
 
 def call(
-    words: Sequence[str], folder: Path, threads: int, more: Mapping[str, str] | None = None
+    words: Sequence[str], folder: Path, threads: int, variables: Mapping[str, str] | None = None
 ) -> tuple[float, str]:
     """Wall seconds and standard output of a command, without anybody's settings but these.
 
@@ -93,17 +102,19 @@ def call(
         SystemExit: the command failed; with what it said.
     """
     started = time.perf_counter()
-    done = subprocess.run(
+    process = subprocess.run(
         words,
         cwd=folder,
         capture_output=True,
         text=True,
         check=False,
-        env=environment(os.environ, threads) | (more or {}),
+        env=environment(os.environ, threads) | (variables or {}),
     )
-    if done.returncode:
-        raise SystemExit(f"{' '.join(words)} failed:\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
-    return time.perf_counter() - started, done.stdout
+    if process.returncode:
+        raise SystemExit(
+            f"{' '.join(words)} failed:\n{process.stdout[-2000:]}{process.stderr[-4000:]}"
+        )
+    return time.perf_counter() - started, process.stdout
 
 
 def race(

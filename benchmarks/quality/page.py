@@ -25,31 +25,35 @@ def table(race: Mapping[str, Any]) -> str:
     ]
     for name, shares in race["runs"].items():
         for share, runs in shares.items():
-            where = f"{name}, to be kept: {float(share):g} of the time"
-            done = [run for run in runs if "problem" not in run]
-            if len(done) < len(runs):
+            label = f"{name}, to be kept: {float(share):g} of the time"
+            complete = [run for run in runs if "problem" not in run]
+            if len(complete) < len(runs):
                 start_up = race["start_up_seconds"][name]
-                lines.append(f"| {where} | start-up alone takes {start_up:.1f} | | | | | |")
+                lines.append(f"| {label} | start-up alone takes {start_up:.1f} | | | | | |")
                 continue
             lines.append(
                 row(
-                    where,
-                    [run["seconds"] for run in done],
+                    label,
+                    [run["seconds"] for run in complete],
                     peer["seconds"],
-                    [run["bits_per_byte"] for run in done],
-                    [run["updates"] for run in done],
+                    [run["bits_per_byte"] for run in complete],
+                    [run["updates"] for run in complete],
                 )
             )
     return "\n".join(lines)
 
 
 def row(
-    name: str, seconds: list[float], whole: float, losses: list[float], updates: list[int] | None
+    name: str,
+    seconds: list[float],
+    peer_seconds: float,
+    losses: list[float],
+    updates: list[int] | None,
 ) -> str:
     """One line of the table."""
     mean = statistics.mean(losses)
     return (
-        f"| {name} | {span(seconds, '.1f')} | {statistics.median(seconds) / whole:.2f} | "
+        f"| {name} | {span(seconds, '.1f')} | {statistics.median(seconds) / peer_seconds:.2f} | "
         f"{mean:.4f} | {', '.join(f'{loss:.4f}' for loss in losses)} | "
         f"{mean * math.log(2):.4f} | {span(updates, 'd') if updates else ''} |"
     )
@@ -57,5 +61,5 @@ def row(
 
 def span(values: list[Any], form: str) -> str:
     """The least and the most."""
-    least, most = format(min(values), form), format(max(values), form)
-    return least if least == most else f"{least} to {most}"
+    smallest, largest = format(min(values), form), format(max(values), form)
+    return smallest if smallest == largest else f"{smallest} to {largest}"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.quality.ours import call_pellucid
-from benchmarks.workers import Contestant, say, started
+from benchmarks.workers import Contestant, print_progress, started
 
 RATES = (0.001, 0.002, 0.004, 0.008)
 BATCH_SIZES = (8, 16)
@@ -21,8 +21,8 @@ def tune(preset: str, seconds: float, scratch: Path, threads: int) -> dict[str, 
     """Train once at each rate with the smaller batch, then with the larger one at the best of them
     and its neighbours; more rates where the best is at an end of the grid.
     """
-    out = scratch / "ids"
-    words = ["train", "--preset", preset, "--steps", "1", "--out", str(out), "--json"]
+    run_folder = scratch / "ids"
+    words = ["train", "--preset", preset, "--steps", "1", "--out", str(run_folder), "--json"]
     call_pellucid(words, scratch, threads)
     runs: list[dict[str, Any]] = []
 
@@ -30,7 +30,7 @@ def tune(preset: str, seconds: float, scratch: Path, threads: int) -> dict[str, 
         if any((run["learning_rate"], run["batch_size"]) == (rate, batch_size) for run in runs):
             return
         point = {"learning_rate": rate, "batch_size": batch_size}
-        setup = {"run": str(out), "held_out": None, "seconds": seconds, "seed": 1, **point}
+        setup = {"run": str(run_folder), "held_out": None, "seconds": seconds, "seed": 1, **point}
         runs.append(point | one_training(setup, threads))
 
     def best() -> dict[str, Any]:
@@ -38,20 +38,22 @@ def tune(preset: str, seconds: float, scratch: Path, threads: int) -> dict[str, 
 
     for rate in RATES:
         tried(rate, BATCH_SIZES[0])
-    while (at := best()["learning_rate"]) in (least_of(runs), most_of(runs)) and len(runs) < 8:
-        tried(at / 2 if at == least_of(runs) else at * 2, BATCH_SIZES[0])
-    for rate in (at, at * 2, at / 2):
+    while (best_rate := best()["learning_rate"]) in (lowest_rate(runs), highest_rate(runs)) and len(
+        runs
+    ) < 8:
+        tried(best_rate / 2 if best_rate == lowest_rate(runs) else best_rate * 2, BATCH_SIZES[0])
+    for rate in (best_rate, best_rate * 2, best_rate / 2):
         tried(rate, BATCH_SIZES[1])
     choice = {key: best()[key] for key in ("learning_rate", "batch_size")}
     return {"preset": preset, "seconds": seconds, "runs": runs, "choice": choice}
 
 
-def least_of(runs: list[dict[str, Any]]) -> float:
+def lowest_rate(runs: list[dict[str, Any]]) -> float:
     """The lowest rate that was tried."""
     return min(run["learning_rate"] for run in runs)
 
 
-def most_of(runs: list[dict[str, Any]]) -> float:
+def highest_rate(runs: list[dict[str, Any]]) -> float:
     """The highest rate that was tried."""
     return max(run["learning_rate"] for run in runs)
 
@@ -62,28 +64,28 @@ def one_training(setup: dict[str, Any], threads: int) -> dict[str, Any]:
         name="GPT-2",
         make="benchmarks.quality.gpt2:gpt2",
         setup=setup,
-        settled=True,
+        allocator_settled=True,
     )
     with started([contestant], threads) as (worker,):
         turn = worker.work(1)
     rate, batch_size = setup["learning_rate"], setup["batch_size"]
-    say(
+    print_progress(
         f"GPT-2, rate {rate:g}, batches of {batch_size}, seed {setup['seed']}: "
         f"{turn.found['bits_per_byte']:.4f} bits per byte after {turn.found['updates']} updates"
     )
     return dict(turn.found)
 
 
-def chosen(folder: Path, preset: str) -> dict[str, Any]:
+def newest_choice(folder: Path, preset: str) -> dict[str, Any]:
     """What the newest tuning for a preset's shape has picked.
 
     Raises:
         SystemExit: there is none; says how to make one.
     """
     for file in sorted(folder.glob("quality-peer-*.json"), reverse=True):
-        found = json.loads(file.read_text(encoding="utf-8"))
-        if found["preset"] == preset:
-            return {**found["choice"], "tuned_on": file.name}
+        tuning = json.loads(file.read_text(encoding="utf-8"))
+        if tuning["preset"] == preset:
+            return {**tuning["choice"], "tuned_on": file.name}
     raise SystemExit(
         f"GPT-2 has not been tuned in the shape of {preset}: "
         f"first run python -m benchmarks.quality --tune --preset {preset}"

@@ -39,34 +39,34 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     train, test = spam.parted(arguments.messages, arguments.out)
-    begun = pretrained(arguments.text, arguments.out / "pretrained", arguments.steps)
+    encoder = pretrained(arguments.text, arguments.out / "pretrained", arguments.steps)
     results: dict[str, Any] = {
         "pretraining": {
             "steps": arguments.steps,
-            "seconds": spam.seconds_of(begun),
-            **spam.while_tuning(begun),
+            "seconds": spam.seconds_of(encoder),
+            **spam.while_tuning(encoder),
         },
         "messages": {"train": arguments.labelled, "test": lines(test)},
         "epochs": EPOCHS,
     }
-    some = spam.first_of(train, arguments.labelled, arguments.out / "some.tsv")
-    for name, start in (("pretrained", begun.folder), ("from scratch", None)):
+    labelled = spam.first_of(train, arguments.labelled, arguments.out / "some.tsv")
+    for name, start in (("pretrained", encoder.folder), ("from scratch", None)):
         place = arguments.out / f"on-{name.replace(' ', '-')}"
-        results[name] = compared(some, test, place, begun.folder, start, arguments.seeds)
-    print(spam.written("classification", results))
+        results[name] = compared(labelled, test, place, encoder.folder, start, arguments.seeds)
+    print(spam.write_results("classification", results))
 
 
-def pretrained(text: list[Path], out: Path, steps: int) -> runs.Run:
+def pretrained(text: list[Path], folder: Path, steps: int) -> runs.Run:
     """The encoder that has filled masks; taken as it is where it is there already."""
-    if out.is_dir():
-        return runs.load(out)
+    if folder.is_dir():
+        return runs.load(folder)
     every = ("training.batch_size=16", "training.evaluate_every=200")
     return runs.train(
         text,
         objective="mlm",
         steps=steps,
         seed=1,
-        out=out,
+        out=folder,
         settings=[*spam.SMALL, *every, "training.evaluate_tokens=20000"],
         show=False,
     )
@@ -82,8 +82,8 @@ def compared(
 ) -> dict[str, Any]:
     """The best rate on what is held out of training, and F1 with each seed on the rest."""
 
-    def one(rate: float, seed: int) -> runs.Run:
-        return spam.taught(
+    def train_classifier(rate: float, seed: int) -> runs.Run:
+        return spam.train_classifier(
             messages,
             place / f"rate-{rate}-seed-{seed}",
             tokenizer=tokenizer,
@@ -93,19 +93,19 @@ def compared(
             settings=[spam.adamw(rate, 0.01)],
         )
 
-    tried = {rate: one(rate, seeds[0]) for rate in RATES}
+    tried = {rate: train_classifier(rate, seeds[0]) for rate in RATES}
     losses = {rate: spam.while_tuning(run)["loss_nats"] for rate, run in tried.items()}
     best = min(losses, key=lambda rate: losses[rate])
-    made = [tried[best], *(one(best, seed) for seed in seeds[1:])]
-    measured = [spam.judged(run, test) for run in made]
-    f1 = [each["f1"] for each in measured]
-    print(f"{place.name}: rate {best}, F1 {spam.told(f1)}", file=sys.stderr)
+    classifiers = [tried[best], *(train_classifier(best, seed) for seed in seeds[1:])]
+    measured = [spam.judged(run, test) for run in classifiers]
+    f1 = [measures["f1"] for measures in measured]
+    print(f"{place.name}: rate {best}, F1 {spam.format_spread(f1)}", file=sys.stderr)
     return {
         "held_out_loss_by_rate": losses,
         "learning_rate": best,
         "f1": spam.spread(f1),
         "test": measured,
-        "seconds": [spam.seconds_of(run) for run in made],
+        "seconds": [spam.seconds_of(run) for run in classifiers],
     }
 
 

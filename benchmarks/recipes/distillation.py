@@ -33,8 +33,8 @@ from pellucid import runs
 from pellucid.config import Muon
 from pellucid.presets import find
 
-HERE = Path(__file__).parent
-WAYS = ("from scratch", "distilled")
+FOLDER = Path(__file__).parent
+METHODS = ("from scratch", "distilled")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,70 +53,72 @@ class Plan:
     student: tuple[str, ...] = ()
 
 
-def compare(text: Path, out: Path, plan: Plan) -> dict[str, Any]:
+def compare(text: Path, folder: Path, plan: Plan) -> dict[str, Any]:
     """Train the teacher and all students; what each costs on the judging text."""
-    out.mkdir(parents=True, exist_ok=True)
-    train_text, judging_text = cut(text, out)
-    few_text = first_part(train_text, plan.share, out)
-    teacher = out / "teacher"
-    taught = trained(
+    folder.mkdir(parents=True, exist_ok=True)
+    train_text, judging_text = cut(text, folder)
+    few_text = first_part(train_text, plan.share, folder)
+    teacher = folder / "teacher"
+    teacher_figures = trained(
         teacher,
         judging_text,
         paths=[train_text],
-        config_file=HERE / "distillation-teacher.toml",
+        config_file=FOLDER / "distillation-teacher.toml",
         steps=plan.teacher_steps,
         settings=plan.teacher,
         seed=1,
     )
 
-    def student(way: str, rate: float, seed: int) -> dict[str, Any]:
-        name = f"{way.replace(' ', '-')}-{plan.share:g}-{rate:g}-{seed}"
-        more: dict[str, Any] = {"teacher": teacher} if way == "distilled" else {}
-        settings = (*plan.student, *rates_of(rate), *(() if more else words_of(teacher)))
-        found = trained(
-            out / name,
+    def student(method: str, rate: float, seed: int) -> dict[str, Any]:
+        name = f"{method.replace(' ', '-')}-{plan.share:g}-{rate:g}-{seed}"
+        teacher_choice: dict[str, Any] = {"teacher": teacher} if method == "distilled" else {}
+        settings = (*plan.student, *rates_of(rate), *(() if teacher_choice else words_of(teacher)))
+        figures = trained(
+            folder / name,
             judging_text,
             paths=[few_text],
-            config_file=HERE / "distillation-student.toml",
-            objective="distill" if more else None,
+            config_file=FOLDER / "distillation-student.toml",
+            objective="distill" if teacher_choice else None,
             steps=plan.student_steps,
             settings=settings,
             seed=seed,
-            **more,
+            **teacher_choice,
         )
-        return found | {"rate": rate, "seed": seed}
+        return figures | {"rate": rate, "seed": seed}
 
-    tried = [student(WAYS[0], rate, plan.seeds[0]) for rate in plan.rates]
+    tried = [student(METHODS[0], rate, plan.seeds[0]) for rate in plan.rates]
     best = min(tried, key=lambda run: run["loss_nats"])["rate"]
-    found = {way: list[dict[str, Any]]() for way in WAYS}
+    students = {method: list[dict[str, Any]]() for method in METHODS}
     for seed in plan.seeds:
-        for way in WAYS:
-            found[way].append(student(way, best, seed))
+        for method in METHODS:
+            students[method].append(student(method, best, seed))
     return {
-        "teacher": taught,
+        "teacher": teacher_figures,
         "share": plan.share,
         "rates_tried_from_scratch": tried,
         "rate": best,
-        "students": {way: {"runs": found[way]} | spread(found[way]) for way in WAYS},
+        "students": {
+            method: {"runs": students[method]} | spread(students[method]) for method in METHODS
+        },
     }
 
 
-def cut(text: Path, out: Path) -> tuple[Path, Path]:
+def cut(text: Path, folder: Path) -> tuple[Path, Path]:
     """The first 90% of the characters, and the last 10%, as files."""
     content = text.read_text(encoding="utf-8")
     place = len(content) * 9 // 10
-    files = out / "train.txt", out / "judging.txt"
+    files = folder / "train.txt", folder / "judging.txt"
     for file, part in zip(files, (content[:place], content[place:]), strict=True):
         file.write_text(part, encoding="utf-8")
     return files
 
 
-def first_part(text: Path, share: float, out: Path) -> Path:
+def first_part(text: Path, share: float, folder: Path) -> Path:
     """The first part of a text, as a file."""
     if share == 1:
         return text
     content = text.read_text(encoding="utf-8")
-    file = out / f"train-{share:g}.txt"
+    file = folder / f"train-{share:g}.txt"
     file.write_text(content[: int(len(content) * share)], encoding="utf-8")
     return file
 
@@ -138,9 +140,9 @@ def words_of(teacher: Path) -> tuple[str, ...]:
 
 def trained(folder: Path, judging_text: Path, **choices: Any) -> dict[str, Any]:
     """Train a run, or take it as it was trained before; what it costs on the judging text."""
-    kept = folder.parent / f"{folder.name}.json"
-    if kept.exists():
-        return json.loads(kept.read_text(encoding="utf-8"))
+    saved = folder.parent / f"{folder.name}.json"
+    if saved.exists():
+        return json.loads(saved.read_text(encoding="utf-8"))
     shutil.rmtree(folder, ignore_errors=True)  # one that was stopped half-way
     before = resource.getrusage(resource.RUSAGE_SELF).ru_utime
     started = time.perf_counter()
@@ -149,7 +151,7 @@ def trained(folder: Path, judging_text: Path, **choices: Any) -> dict[str, Any]:
     processor = resource.getrusage(resource.RUSAGE_SELF).ru_utime - before
     judged = runs.evaluate(run, [str(judging_text)])
     steps = json.loads((folder / "plan.json").read_text(encoding="utf-8"))["total_steps"]
-    found = {
+    figures = {
         "loss_nats": judged.loss_nats,
         "bits_per_byte": judged.bits_per_byte,
         "parameters": sum(parameter.numel() for parameter in run.model.parameters()),
@@ -157,14 +159,14 @@ def trained(folder: Path, judging_text: Path, **choices: Any) -> dict[str, Any]:
         "seconds": seconds,
         "processor_seconds": processor,
     }
-    kept.write_text(json.dumps(found), encoding="utf-8")
-    say(f"{folder.name}: {judged.loss_nats:.4f} nats per token, {seconds:.0f} s")
-    return found
+    saved.write_text(json.dumps(figures), encoding="utf-8")
+    print(f"{folder.name}: {judged.loss_nats:.4f} nats per token, {seconds:.0f} s", flush=True)
+    return figures
 
 
-def spread(found: Iterable[dict[str, Any]]) -> dict[str, Any]:
+def spread(figures: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """Mean and standard deviation of what runs cost."""
-    losses = [run["loss_nats"] for run in found]
+    losses = [run["loss_nats"] for run in figures]
     deviation = statistics.stdev(losses) if len(losses) > 1 else None
     return {"mean_loss_nats": statistics.mean(losses), "deviation": deviation}
 
@@ -179,19 +181,14 @@ def machine() -> dict[str, Any]:
     }
 
 
-def say(line: str) -> None:
-    """Tell how far it has come."""
-    print(line, flush=True)
-
-
 def table(results: dict[str, Any]) -> str:
     """The comparison, in lines."""
     teacher = results["teacher"]
     lines = [f"{'teacher':14} {teacher['loss_nats']:.4f} nats per token"]
-    for way, found in results["students"].items():
-        each = ", ".join(f"{run['loss_nats']:.4f}" for run in found["runs"])
-        deviation = "" if found["deviation"] is None else f" ± {found['deviation']:.4f}"
-        lines.append(f"{way:14} {found['mean_loss_nats']:.4f}{deviation} ({each})")
+    for method, figures in results["students"].items():
+        losses = ", ".join(f"{run['loss_nats']:.4f}" for run in figures["runs"])
+        deviation = "" if figures["deviation"] is None else f" ± {figures['deviation']:.4f}"
+        lines.append(f"{method:14} {figures['mean_loss_nats']:.4f}{deviation} ({losses})")
     return "\n".join(lines)
 
 
@@ -204,16 +201,16 @@ def main() -> None:
     parser.add_argument("--rates", type=float, nargs="+", default=[0.5, 1.0, 2.0, 4.0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--share", type=float, default=1.0, help="of the text, for students")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     plan = Plan(
-        teacher_steps=given.teacher_steps,
-        student_steps=given.student_steps,
-        rates=tuple(given.rates),
-        seeds=tuple(given.seeds),
-        share=given.share,
+        teacher_steps=arguments.teacher_steps,
+        student_steps=arguments.student_steps,
+        rates=tuple(arguments.rates),
+        seeds=tuple(arguments.seeds),
+        share=arguments.share,
     )
-    results = compare(given.text, given.out, plan) | {"machine": machine()}
-    folder = HERE.parent / "results"
+    results = compare(arguments.text, arguments.out, plan) | {"machine": machine()}
+    folder = FOLDER.parent / "results"
     folder.mkdir(exist_ok=True)
     part = "" if plan.share == 1 else f"-{plan.share:g}"
     file = folder / f"distillation{part}-{time.strftime('%Y-%m-%d')}.json"

@@ -22,7 +22,7 @@ import torch
 from pellucid import runs
 from pellucid.evaluation.metrics import classification_measures
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 COLUMNS = ("label=1", "text=2")
 #: One message in five is kept out of everything, whichever seed a run has.
 FIFTHS = 5
@@ -38,28 +38,28 @@ TINY = (
 )
 
 
-def parted(messages: Path, into: Path) -> tuple[Path, Path]:
+def parted(messages: Path, folder: Path) -> tuple[Path, Path]:
     """The messages as two files, one to train on and one to judge by; a text is on one side only.
 
     The side is a hash of the text: the same whoever runs it, and whatever the order of the lines.
     """
-    into.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     sides: tuple[list[str], list[str]] = ([], [])
     for line in messages.read_text("utf-8").splitlines():
         text = line.partition("\t")[2].strip()
-        kept_out = int(hashlib.sha256(text.encode()).hexdigest(), 16) % FIFTHS == 0
-        sides[kept_out].append(line)
-    files = into / "train.tsv", into / "test.tsv"
+        is_test = int(hashlib.sha256(text.encode()).hexdigest(), 16) % FIFTHS == 0
+        sides[is_test].append(line)
+    files = folder / "train.tsv", folder / "test.tsv"
     for file, lines in zip(files, sides, strict=True):
         file.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return files
 
 
-def first_of(file: Path, n: int, into: Path) -> Path:
+def first_of(file: Path, n: int, shorter: Path) -> Path:
     """The first `n` messages of a file, which are in no order."""
     lines = file.read_text("utf-8").splitlines()[:n]
-    into.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return into
+    shorter.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return shorter
 
 
 def adamw(learning_rate: float, weight_decay: float) -> str:
@@ -78,9 +78,9 @@ def adam(learning_rate: float, l2: float) -> str:
     )
 
 
-def taught(
+def train_classifier(
     messages: Path,
-    out: Path,
+    folder: Path,
     *,
     tokenizer: Path,
     start: Path | None,
@@ -93,7 +93,7 @@ def taught(
 
     Everything else is alike: the model, the schedule, the batches, how long.
     """
-    alike = [
+    common = [
         'schedule={kind="Cosine", warm_up=0.1, final=0.1}',
         "training.batch_size=32",
         "training.clip_norm=1.0",
@@ -102,8 +102,8 @@ def taught(
         "text.held_out=0.1",
     ]
     if start is None:
-        alike += [f'text.tokenizer={{kind="FromFile", path="{tokenizer}"}}', "text.special=[]"]
-        alike += model
+        common += [f'text.tokenizer={{kind="FromFile", path="{tokenizer}"}}', "text.special=[]"]
+        common += model
     return runs.train(
         [messages],
         objective="classify",
@@ -111,8 +111,8 @@ def taught(
         columns=COLUMNS,
         seed=seed,
         epochs=epochs,
-        out=out,
-        settings=[*alike, *settings],
+        out=folder,
+        settings=[*common, *settings],
         show=False,
     )
 
@@ -133,9 +133,11 @@ def judged(run: runs.Run, test: Path) -> dict[str, float]:
     with test.open(encoding="utf-8", newline="") as file:
         rows = list(csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
     names = runs.class_names(run)
-    found = runs.classify(run, [text for _, text in rows], batch_size=64)
-    shares = [{s.name: s.probability for s in each.shares} for each in found]
-    probabilities = np.array([[each[name] for name in names] for each in shares])
+    answers = runs.classify(run, [text for _, text in rows], batch_size=64)
+    shares = [{s.name: s.probability for s in answer.shares} for answer in answers]
+    probabilities = np.array(
+        [[shares_of_text[name] for name in names] for shares_of_text in shares]
+    )
     labels = np.array([names.index(label) for label, _ in rows])
     measures = dict(classification_measures(probabilities, labels, names).measures)
     right = probabilities[np.arange(len(labels)), labels]
@@ -147,12 +149,12 @@ def spread(values: Sequence[float]) -> dict[str, Any]:
     return {"mean": float(np.mean(values)), "each": [round(value, 5) for value in values]}
 
 
-def told(values: Sequence[float]) -> str:
+def format_spread(values: Sequence[float]) -> str:
     """The same in words."""
     return f"{np.mean(values):.3f} ({min(values):.3f} to {max(values):.3f})"
 
 
-def written(name: str, results: Mapping[str, Any]) -> Path:
+def write_results(name: str, results: Mapping[str, Any]) -> Path:
     """A dated file of results, with what they were measured on."""
     machine = {
         "processor": platform.processor() or platform.machine(),
@@ -163,7 +165,7 @@ def written(name: str, results: Mapping[str, Any]) -> Path:
         "python": platform.python_version(),
     }
     date = time.strftime("%Y-%m-%d")
-    file = HERE.parent / "results" / f"{name}-{date}.json"
+    file = FOLDER.parent / "results" / f"{name}-{date}.json"
     table = {"date": date, "machine": machine, **results}
     file.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
     return file

@@ -39,9 +39,9 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     train, test = spam.parted(arguments.messages, arguments.out)
-    some = spam.first_of(train, MESSAGES, arguments.out / "some.tsv")
-    begun = spam.taught(
-        some,
+    labelled = spam.first_of(train, MESSAGES, arguments.out / "some.tsv")
+    classifier = spam.train_classifier(
+        labelled,
         arguments.out / "classifier",
         tokenizer=arguments.tokenizer,
         start=None,
@@ -50,23 +50,23 @@ def main() -> None:
         settings=[spam.adamw(3e-3, 0.01)],
         model=spam.TINY,
     )
-    before = spam.judged(begun, test)
+    before = spam.judged(classifier, test)
     rows: list[dict[str, Any]] = []
     for l1 in STRENGTHS:
-        run = picked(some, arguments.out / f"l1-{l1}", begun.folder, l1, arguments.seed)
+        run = picked(labelled, arguments.out / f"l1-{l1}", classifier.folder, l1, arguments.seed)
         measured = spam.judged(run, test)
         rows.append({"l1": l1, **survivors(run), "test": measured, "seconds": spam.seconds_of(run)})
         print(rows[-1], file=sys.stderr)
     sizes = {"messages": MESSAGES, "epochs": EPOCHS, "l2": L2}
-    print(spam.written("sparse-features", {**sizes, "before": before, "rows": rows}))
+    print(spam.write_results("sparse-features", {**sizes, "before": before, "rows": rows}))
 
 
-def picked(messages: Path, out: Path, start: Path, l1: float, seed: int) -> runs.Run:
+def picked(messages: Path, folder: Path, start: Path, l1: float, seed: int) -> runs.Run:
     """The head and the final norm trained on with the penalty, by gradient descent."""
     net = f'{{kind="ElasticNet", l1={l1}, l2={L2}, parameters=["classifier.weight"]}}'
-    return spam.taught(
+    return spam.train_classifier(
         messages,
-        out,
+        folder,
         tokenizer=start,
         start=start,
         seed=seed,

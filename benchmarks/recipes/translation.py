@@ -34,7 +34,7 @@ DATE = "2026-11-21"
 #: Words in the source: from, and to.
 LENGTHS = ((1, 4), (5, 6), (7, 8), (9, 12), (13, 99))
 #: What stands around the source where the two are one text.
-BEFORE, BEHIND = "Translate to French. English: ", " French:"
+BEFORE, AFTER = "Translate to French. English: ", " French:"
 
 
 def main() -> None:
@@ -44,44 +44,51 @@ def main() -> None:
     parser.add_argument("--beams", type=int, default=4)
     parser.add_argument("--limit", type=int, help="of the pairs for the beam search")
     parser.add_argument("--out", default=f"benchmarks/results/translation-{DATE}.json")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
-    out = Path(given.out)
-    found = json.loads(out.read_text("utf-8")) if out.exists() else {"date": DATE}
-    found["machine"] = {
+    results_file = Path(arguments.out)
+    results = (
+        json.loads(results_file.read_text("utf-8")) if results_file.exists() else {"date": DATE}
+    )
+    results["machine"] = {
         "processor": platform.machine(),
         "torch": torch.__version__,
         "python": platform.python_version(),
     }
-    for each in given.runs:
-        name, _, path = each.partition("=")
-        found[name] = _one(path, given.beams, given.limit)
-        print(name, json.dumps(found[name], indent=1), flush=True)
-    texts = out.with_suffix(".texts")  # not kept: what was written, for the comparison
-    known = json.loads(texts.read_text("utf-8")) if texts.exists() else {}
-    known |= {n: _TEXTS[p] for n, p in (each.split("=", 1) for each in given.runs)}
-    texts.write_text(json.dumps(known), encoding="utf-8")
-    if len(known) > 1:
-        found["held out by all"] = _shared(known)
-        print(json.dumps(found["held out by all"], indent=1))
-    out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    for named_run in arguments.runs:
+        name, _, path = named_run.partition("=")
+        results[name] = _measure_run(path, arguments.beams, arguments.limit)
+        print(name, json.dumps(results[name], indent=1), flush=True)
+    texts = results_file.with_suffix(".texts")  # not kept: what was written, for the comparison
+    texts_by_run = json.loads(texts.read_text("utf-8")) if texts.exists() else {}
+    texts_by_run |= {
+        n: _TEXTS[p] for n, p in (named_run.split("=", 1) for named_run in arguments.runs)
+    }
+    texts.write_text(json.dumps(texts_by_run), encoding="utf-8")
+    if len(texts_by_run) > 1:
+        results["held out by all"] = _shared(texts_by_run)
+        print(json.dumps(results["held out by all"], indent=1))
+    results_file.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
 
 #: What each run wrote greedily: source, text, references.
 _TEXTS: dict[str, list[tuple[str, str, list[str]]]] = {}
 
 
-def _one(path: str, n_beams: int, limit: int | None) -> dict[str, Any]:
+def _measure_run(path: str, n_beams: int, limit: int | None) -> dict[str, Any]:
     run = runs.load(path)
-    found: dict[str, Any] = {"run": _facts(run), "held_out": _held_out(run)}
-    for way, n, most in (("greedy", 1, None), ("beams", n_beams, limit)):
+    results: dict[str, Any] = {"run": _facts(run), "held_out": _held_out(run)}
+    for method, n, method_limit in (("greedy", 1, None), ("beams", n_beams, limit)):
         started = time.process_time()
-        written = _written(run, n, most)
+        translations = _translate(run, n, method_limit)
         seconds = time.process_time() - started
-        found[way] = _measured(written) | {"n_beams": n, "processor_seconds": round(seconds, 1)}
-        if way == "greedy":
-            _TEXTS[path] = [(_source(w), w.text, list(w.references)) for w in written]
-    return found
+        results[method] = _measured(translations) | {
+            "n_beams": n,
+            "processor_seconds": round(seconds, 1),
+        }
+        if method == "greedy":
+            _TEXTS[path] = [(_source(w), w.text, list(w.references)) for w in translations]
+    return results
 
 
 def _facts(run: runs.Run) -> dict[str, Any]:
@@ -97,73 +104,94 @@ def _facts(run: runs.Run) -> dict[str, Any]:
 
 
 def _held_out(run: runs.Run) -> dict[str, Any]:
-    found = runs.evaluate_rows(run, limit=5000)
-    accuracy = found.held_out.measures["accuracy"]
-    return {"loss_nats": found.held_out.loss_nats, "accuracy": accuracy, "pairs": found.examples}
+    evaluation = runs.evaluate_rows(run, limit=5000)
+    accuracy = evaluation.held_out.measures["accuracy"]
+    return {
+        "loss_nats": evaluation.held_out.loss_nats,
+        "accuracy": accuracy,
+        "pairs": evaluation.examples,
+    }
 
 
-def _written(run: runs.Run, n_beams: int, limit: int | None) -> list[GeneratedText]:
-    how = Beams(n_beams=n_beams, max_new_tokens=60)
-    return list(runs.evaluate_rows(run, limit=limit, beams=how).generated)
+def _translate(run: runs.Run, n_beams: int, limit: int | None) -> list[GeneratedText]:
+    beams = Beams(n_beams=n_beams, max_new_tokens=60)
+    return list(runs.evaluate_rows(run, limit=limit, beams=beams).generated)
 
 
-def _shared(known: dict[str, list[tuple[str, str, list[str]]]]) -> dict[str, Any]:
+def _shared(texts_by_run: dict[str, list[tuple[str, str, list[str]]]]) -> dict[str, Any]:
     """All on the sources that none has learnt from, greedily."""
     texts = {
         name: {
             prompt: GeneratedText(prompt=prompt, text=text, references=tuple(references))
             for prompt, text, references in entries
         }
-        for name, entries in known.items()
+        for name, entries in texts_by_run.items()
     }
-    shared = sorted(set.intersection(*(set(each) for each in texts.values())))
-    scores = {name: _scores([each[given] for given in shared]) for name, each in texts.items()}
+    shared = sorted(set.intersection(*(set(texts_of_run) for texts_of_run in texts.values())))
+    scores = {
+        name: _scores([texts_of_run[source] for source in shared])
+        for name, texts_of_run in texts.items()
+    }
     return {"sources": len(shared), **scores}
 
 
-def _source(written: GeneratedText) -> str:
-    return written.prompt.removeprefix(BEFORE).removesuffix(BEHIND)
+def _source(translation: GeneratedText) -> str:
+    return translation.prompt.removeprefix(BEFORE).removesuffix(AFTER)
 
 
-def _measured(written: Sequence[GeneratedText]) -> dict[str, Any]:
+def _measured(translations: Sequence[GeneratedText]) -> dict[str, Any]:
     by_length = {}
-    for least, most in LENGTHS:
-        some = [each for each in written if least <= len(_source(each).split()) <= most]
-        if some:
-            by_length[f"{least} to {most} words"] = {"sources": len(some), **_scores(some)}
+    for shortest, longest in LENGTHS:
+        of_length = [
+            translation
+            for translation in translations
+            if shortest <= len(_source(translation).split()) <= longest
+        ]
+        if of_length:
+            by_length[f"{shortest} to {longest} words"] = {
+                "sources": len(of_length),
+                **_scores(of_length),
+            }
     return {
-        "sources": len(written),
-        "references": sum(len(each.references) for each in written),
-        **_scores(written),
-        "bleu_of_one_reference": round(_scored(BLEU(), _first(written))[0], 2),
-        "signature": _scored(BLEU(), written)[1],
+        "sources": len(translations),
+        "references": sum(len(translation.references) for translation in translations),
+        **_scores(translations),
+        "bleu_of_one_reference": round(_scored(BLEU(), _first(translations))[0], 2),
+        "signature": _scored(BLEU(), translations)[1],
         "by_length": by_length,
     }
 
 
-def _scores(written: Sequence[GeneratedText]) -> dict[str, float]:
-    same = sum(each.text in each.references for each in written) / len(written)
+def _scores(translations: Sequence[GeneratedText]) -> dict[str, float]:
+    exact = sum(translation.text in translation.references for translation in translations) / len(
+        translations
+    )
     return {
-        "bleu": round(_scored(BLEU(), written)[0], 2),
-        "chrf": round(_scored(CHRF(), written)[0], 2),
-        "exact_match": round(same, 4),
+        "bleu": round(_scored(BLEU(), translations)[0], 2),
+        "chrf": round(_scored(CHRF(), translations)[0], 2),
+        "exact_match": round(exact, 4),
         "length_ratio": round(
-            sum(len(each.text.split()) for each in written)
-            / sum(len(each.references[0].split()) for each in written),
+            sum(len(translation.text.split()) for translation in translations)
+            / sum(len(translation.references[0].split()) for translation in translations),
             3,
         ),
     }
 
 
-def _first(written: Sequence[GeneratedText]) -> list[GeneratedText]:
-    return [replace(each, references=each.references[:1]) for each in written]
+def _first(translations: Sequence[GeneratedText]) -> list[GeneratedText]:
+    return [
+        replace(translation, references=translation.references[:1]) for translation in translations
+    ]
 
 
-def _scored(metric: Any, written: Sequence[GeneratedText]) -> tuple[float, str]:
-    references = [list(each) for each in zip_longest(*(w.references for w in written))]
+def _scored(metric: Any, translations: Sequence[GeneratedText]) -> tuple[float, str]:
+    references = [
+        list(row_of_references)
+        for row_of_references in zip_longest(*(w.references for w in translations))
+    ]
     score: Callable[..., Any] = metric.corpus_score
-    found = float(score([each.text for each in written], references).score)
-    return found, str(metric.get_signature())
+    value = float(score([translation.text for translation in translations], references).score)
+    return value, str(metric.get_signature())
 
 
 if __name__ == "__main__":

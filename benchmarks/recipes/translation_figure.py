@@ -47,13 +47,13 @@ text.source, text.target, text.around { font-weight: 600; }
 
 
 @dataclass(frozen=True)
-class Seen:
+class Panel:
     """What each written token (row) looked at (columns): weights, None where it cannot look."""
 
     title: str
-    says: str
-    written: list[str]
-    looked_at: list[tuple[str, str]]
+    subtitle: str
+    tokens: list[str]
+    columns: list[tuple[str, str]]
     weights: list[list[float | None]]
 
 
@@ -65,62 +65,69 @@ def main() -> None:
     parser.add_argument("--pair-layer", type=int, help="one layer, from 0; all by default")
     parser.add_argument("--one-text-layer", type=int)
     parser.add_argument("--out", default="docs/recipes/figures/translation-attention.svg")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     panels = [
-        of_pair(runs.load(given.pair), given.source, given.target, given.pair_layer),
-        of_one_text(runs.load(given.one_text), given.source, given.target, given.one_text_layer),
+        of_pair(
+            runs.load(arguments.pair), arguments.source, arguments.target, arguments.pair_layer
+        ),
+        of_one_text(
+            runs.load(arguments.one_text),
+            arguments.source,
+            arguments.target,
+            arguments.one_text_layer,
+        ),
     ]
     for panel in panels:
-        say(panel)
-    Path(given.out).write_text(as_svg(panels, given.source), encoding="utf-8")
+        print_panel(panel)
+    Path(arguments.out).write_text(as_svg(panels, arguments.source), encoding="utf-8")
 
 
-def of_pair(run: runs.Run, source: str, target: str, layer: int | None) -> Seen:
+def of_pair(run: runs.Run, source: str, target: str, layer: int | None) -> Panel:
     """Cross-attention: from what is written to the encoder's states."""
     tokenizer = run.tokenizer
     read = Framing(tokenizer).ids_of(source)
     ids = [tokenizer.begin_id, *tokenizer.encode(target)]
-    found: list[Tensor] = []
+    weights_by_layer: list[Tensor] = []
 
     def look(module: CrossAttention, inputs: tuple[Any, ...]) -> None:
         x, encoded = inputs[0], inputs[1]
         q = split_heads(module.query(x), module.n_heads)
         k = split_heads(module.key(encoded.states), module.n_kv_heads)
-        found.append(_softmax(q, k, module.scale, causal=False))
+        weights_by_layer.append(_softmax(q, k, module.scale, causal=False))
 
     with hooked(run, CrossAttention, look), torch.no_grad():
         run.model(torch.tensor([ids]), encoded=encode(run.model, [read]))
-    weights = _mean(found, layer)
-    return Seen(
+    weights = _mean(weights_by_layer, layer)
+    return Panel(
         title="encoder-decoder: cross-attention",
-        says=_layers(len(found), layer),
-        written=_words(run, [*ids[1:], tokenizer.end_id]),
-        looked_at=[(word, "source") for word in _words(run, read)],
+        subtitle=_layers(len(weights_by_layer), layer),
+        tokens=_words(run, [*ids[1:], tokenizer.end_id]),
+        columns=[(word, "source") for word in _words(run, read)],
         weights=[list(row) for row in weights],
     )
 
 
-def of_one_text(run: runs.Run, source: str, target: str, layer: int | None) -> Seen:
+def of_one_text(run: runs.Run, source: str, target: str, layer: int | None) -> Panel:
     """Self-attention: from what is written to all that stands before it."""
     tokenizer = run.tokenizer
-    before, behind = "Translate to French. English:", " French:"
+    before, after = "Translate to French. English:", " French:"
     with closing(ChatTemplate(template_for(None, run.folder), tokenizer)) as template:
-        told = template.conversation(
+        conversation = template.conversation(
             "the figure",
             [
-                {"role": "user", "content": f"{before} {source}{behind}"},
+                {"role": "user", "content": f"{before} {source}{after}"},
                 {"role": "assistant", "content": target},
             ],
         )
-    ids = told.ids[:-1]  # the end is written, and nothing is written after it
-    first = told.supervised.index(1) - 1  # the place from which the first token is written
-    found: list[Tensor] = []
+    ids = conversation.ids[:-1]  # the end is written, and nothing is written after it
+    first = conversation.supervised.index(1) - 1  # the place from which the first token is written
+    weights_by_layer: list[Tensor] = []
 
     def look(module: MultiHeadAttention, inputs: tuple[Any, ...]) -> None:
         x, positions, view = inputs[0], inputs[1], inputs[2]
         q = split_heads(module.query(x), module.n_heads)
         k = split_heads(module.key(x), module.n_kv_heads)
-        found.append(
+        weights_by_layer.append(
             _softmax(
                 positions.rotate(q, view), positions.rotate(k, view), module.scale, causal=True
             )
@@ -128,16 +135,16 @@ def of_one_text(run: runs.Run, source: str, target: str, layer: int | None) -> S
 
     with hooked(run, MultiHeadAttention, look), torch.no_grad():
         run.model(torch.tensor([ids]))
-    weights = _mean(found, layer)
-    around = len(tokenizer.encode(before)) + 1, len(tokenizer.encode(behind))
-    kinds = ["around"] * around[0] + ["source"] * (first + 1 - sum(around))
-    kinds += ["around"] * around[1] + ["target"] * (len(ids) - first - 1)
+    weights = _mean(weights_by_layer, layer)
+    frame_lengths = len(tokenizer.encode(before)) + 1, len(tokenizer.encode(after))
+    kinds = ["around"] * frame_lengths[0] + ["source"] * (first + 1 - sum(frame_lengths))
+    kinds += ["around"] * frame_lengths[1] + ["target"] * (len(ids) - first - 1)
     rows = range(first, len(ids))
-    return Seen(
+    return Panel(
         title="decoder alone: self-attention",
-        says=_layers(len(found), layer),
-        written=_words(run, [*ids[first + 1 :], tokenizer.end_id]),
-        looked_at=list(zip(_words(run, ids), kinds, strict=True)),
+        subtitle=_layers(len(weights_by_layer), layer),
+        tokens=_words(run, [*ids[first + 1 :], tokenizer.end_id]),
+        columns=list(zip(_words(run, ids), kinds, strict=True)),
         weights=[
             [weight if place <= row else None for place, weight in enumerate(weights[row])]
             for row in rows
@@ -150,7 +157,7 @@ class hooked:  # noqa: N801 - reads as a word in `with`
 
     def __init__(self, run: runs.Run, kind: type, look: Callable[..., None]) -> None:
         assert run.model.decoder is not None
-        layers = [each for each in run.model.decoder.modules() if type(each) is kind]
+        layers = [module for module in run.model.decoder.modules() if type(module) is kind]
         self._handles = [layer.register_forward_pre_hook(look) for layer in layers]
 
     def __enter__(self) -> None:
@@ -165,58 +172,62 @@ def _softmax(q: Tensor, k: Tensor, scale: float, *, causal: bool) -> Tensor:
     k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
     scores = scale * q.float() @ k.float().transpose(-2, -1)
     if causal:
-        later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
-        scores = scores.masked_fill(later, -torch.inf)
+        is_future = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+        scores = scores.masked_fill(is_future, -torch.inf)
     return torch.softmax(scores, dim=-1)[0]
 
 
-def _mean(found: Sequence[Tensor], layer: int | None) -> list[list[float]]:
+def _mean(weights_by_layer: Sequence[Tensor], layer: int | None) -> list[list[float]]:
     """Over heads, and over layers where none is chosen: (written, looked at)."""
-    some = torch.stack(list(found)) if layer is None else found[layer][None]
-    weights: list[list[float]] = some.mean(dim=(0, 1)).tolist()
+    chosen_layers = (
+        torch.stack(list(weights_by_layer)) if layer is None else weights_by_layer[layer][None]
+    )
+    weights: list[list[float]] = chosen_layers.mean(dim=(0, 1)).tolist()
     return weights
 
 
 def _layers(n: int, layer: int | None) -> str:
-    which = f"all {n} layers" if layer is None else f"layer {layer + 1} of {n}"
-    return f"mean over the heads of {which}"
+    layers_text = f"all {n} layers" if layer is None else f"layer {layer + 1} of {n}"
+    return f"mean over the heads of {layers_text}"
 
 
 def _words(run: runs.Run, ids: Sequence[int]) -> list[str]:
     names = {run.tokenizer.begin_id: "begin", run.tokenizer.end_id: "end"}
-    return [names.get(each) or run.tokenizer.token(each).strip() or "␣" for each in ids]
+    return [names.get(token_id) or run.tokenizer.token(token_id).strip() or "␣" for token_id in ids]
 
 
-def say(seen: Seen) -> None:
+def print_panel(panel: Panel) -> None:
     """The same in words: the three that each token looked at most."""
-    print(f"{seen.title}; {seen.says}")
-    for word, row in zip(seen.written, seen.weights, strict=True):
-        known = [(weight, column) for column, weight in enumerate(row) if weight is not None]
-        best = sorted(known, reverse=True)[:3]
-        print(f"  {word:12}", ", ".join(f"{seen.looked_at[c][0]} {w:.2f}" for w, c in best))
+    print(f"{panel.title}; {panel.subtitle}")
+    for word, row in zip(panel.tokens, panel.weights, strict=True):
+        weighted_columns = [
+            (weight, column) for column, weight in enumerate(row) if weight is not None
+        ]
+        best = sorted(weighted_columns, reverse=True)[:3]
+        print(f"  {word:12}", ", ".join(f"{panel.columns[c][0]} {w:.2f}" for w, c in best))
 
 
-def as_svg(panels: Sequence[Seen], source: str) -> str:
+def as_svg(panels: Sequence[Panel], source: str) -> str:
     """The panels beside each other."""
     x, parts = LEFT, list[str]()
     for panel in panels:
         parts += _panel(panel, x)
-        x += LABELS + CELL * len(panel.looked_at) + GAP
-    height = TOP + CELL * max(len(panel.written) for panel in panels) + 48
+        x += LABELS + CELL * len(panel.columns) + GAP
+    height = TOP + CELL * max(len(panel.tokens) for panel in panels) + 48
     width = x - GAP + LEFT + 24
     title = f"What is looked at while “{source}” becomes French"
-    says = "each row is a token that is written, each column what it may look at"
+    legend = "each row is a token that is written, each column what it may look at"
     colours = "blue: the English; orange: the French so far; violet: what stands around them"
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-labelledby="title desc" '
             f'width="{width}" height="{height}" viewBox="0 0 {width} {height}">',
             f'<title id="title">{escape(title)}</title>',
-            f'<desc id="desc">{escape(says)}</desc>',
+            f'<desc id="desc">{escape(legend)}</desc>',
             f"<style>{STYLE}</style>",
             f'<path class="paper" d="M0 0H{width}V{height}H0Z"/>',
             f'<text class="title" x="{LEFT}" y="34">{escape(title)}</text>',
-            f'<text class="says" x="{LEFT}" y="54">{escape(says)}; the stronger, the more</text>',
+            f'<text class="says" x="{LEFT}" y="54">{escape(legend)}; the stronger, the more</text>',
             f'<text class="says" x="{LEFT}" y="72">{escape(colours)}</text>',
             *parts,
             "</svg>\n",
@@ -224,21 +235,21 @@ def as_svg(panels: Sequence[Seen], source: str) -> str:
     )
 
 
-def _panel(seen: Seen, x: int) -> list[str]:
+def _panel(panel: Panel, x: int) -> list[str]:
     left = x + LABELS
     # the darkest cell of a panel is full
-    most = max(weight for row in seen.weights for weight in row if weight is not None)
+    largest = max(weight for row in panel.weights for weight in row if weight is not None)
     parts = [
-        f'<text class="name" x="{x}" y="106">{escape(seen.title)}</text>',
-        f'<text class="says" x="{x}" y="124">{escape(seen.says)}</text>',
+        f'<text class="name" x="{x}" y="106">{escape(panel.title)}</text>',
+        f'<text class="says" x="{x}" y="124">{escape(panel.subtitle)}</text>',
     ]
-    for column, (word, kind) in enumerate(seen.looked_at):
-        at = left + CELL * column + CELL // 2 + 4
+    for column, (word, kind) in enumerate(panel.columns):
+        column_x = left + CELL * column + CELL // 2 + 4
         parts.append(
-            f'<text class="{kind}" x="{at}" y="{TOP - 8}" '
-            f'transform="rotate(-60 {at} {TOP - 8})">{escape(word)}</text>'
+            f'<text class="{kind}" x="{column_x}" y="{TOP - 8}" '
+            f'transform="rotate(-60 {column_x} {TOP - 8})">{escape(word)}</text>'
         )
-    for row, (word, weights) in enumerate(zip(seen.written, seen.weights, strict=True)):
+    for row, (word, weights) in enumerate(zip(panel.tokens, panel.weights, strict=True)):
         y = TOP + CELL * row
         parts.append(
             f'<text class="target" text-anchor="end" x="{left - 8}" y="{y + 15}">'
@@ -249,10 +260,10 @@ def _panel(seen: Seen, x: int) -> list[str]:
             if weight is None:
                 parts.append(f'<rect class="unseen" {place}/>')
                 continue
-            kind = seen.looked_at[column][1]
+            kind = panel.columns[column][1]
             parts.append(
-                f'<rect class="{kind}" {place} opacity="{weight / most:.3f}">'
-                f"<title>{escape(word)} looks at {escape(seen.looked_at[column][0])}: "
+                f'<rect class="{kind}" {place} opacity="{weight / largest:.3f}">'
+                f"<title>{escape(word)} looks at {escape(panel.columns[column][0])}: "
                 f"{weight:.0%}</title></rect>"
             )
             parts.append(f'<rect class="cell" {place}/>')

@@ -45,13 +45,13 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     train, test = spam.parted(arguments.messages, arguments.out)
-    some = spam.first_of(train, MESSAGES, arguments.out / "some.tsv")
+    labelled = spam.first_of(train, MESSAGES, arguments.out / "some.tsv")
     first, *others = arguments.seeds
 
-    def one(seed: int, optimiser: str, smoothing: float, name: str) -> runs.Run:
+    def train_one(seed: int, optimiser: str, smoothing: float, name: str) -> runs.Run:
         print(name, seed, file=sys.stderr)
-        return spam.taught(
-            some,
+        return spam.train_classifier(
+            labelled,
             arguments.out / f"{name}-seed-{seed}",
             tokenizer=arguments.tokenizer,
             start=None,
@@ -71,33 +71,44 @@ def main() -> None:
     for kind, (optimiser, strengths) in KINDS.items():
         tried: dict[str, Any] = {}
         for rate, strength in product(RATES, strengths):
-            said, name = optimiser(rate, strength), f"{kind[:5].strip()}-{rate}-{strength}"
+            optimiser_setting, name = (
+                optimiser(rate, strength),
+                f"{kind[:5].strip()}-{rate}-{strength}",
+            )
             # without a strength the two are one optimiser
             run = plain.get(rate) if strength == 0 else None
-            run = run or one(first, said, 0.0, name)
+            run = run or train_one(first, optimiser_setting, 0.0, name)
             if strength == 0:
                 plain[rate] = run
             loss = spam.while_tuning(run)["loss_nats"]
             tried[f"rate {rate}, strength {strength}"] = loss
             if kind not in best or loss < best[kind][0]:
-                best[kind] = (loss, said, name)
-                made = run
-        _, said, name = best[kind]
-        measured = [made, *(one(seed, said, 0.0, name) for seed in others)]
-        results[kind] = figures(measured, test) | {"held_out_loss": tried, "chosen": said}
+                best[kind] = (loss, optimiser_setting, name)
+                run_of_best = run
+        _, optimiser_setting, name = best[kind]
+        measured = [
+            run_of_best,
+            *(train_one(seed, optimiser_setting, 0.0, name) for seed in others),
+        ]
+        results[kind] = figures(measured, test) | {
+            "held_out_loss": tried,
+            "chosen": optimiser_setting,
+        }
     winner = min(best, key=lambda kind: best[kind][0])
-    _, said, name = best[winner]
-    smoothed = [one(seed, said, SMOOTHING, "smoothed") for seed in arguments.seeds]
+    _, optimiser_setting, name = best[winner]
+    smoothed = [
+        train_one(seed, optimiser_setting, SMOOTHING, "smoothed") for seed in arguments.seeds
+    ]
     results["smoothed"] = figures(smoothed, test) | {"with": winner, "smoothing": SMOOTHING}
-    print(spam.written("weight-decay-and-smoothing", results))
+    print(spam.write_results("weight-decay-and-smoothing", results))
 
 
-def figures(made: list[runs.Run], test: Path) -> dict[str, Any]:
+def figures(classifiers: list[runs.Run], test: Path) -> dict[str, Any]:
     """What runs with different seeds have in common."""
-    measured = [spam.judged(run, test) for run in made]
+    measured = [spam.judged(run, test) for run in classifiers]
     names = ("f1", "accuracy", "loss_nats", "ece", "brier")
-    found = {name: spam.spread([each[name] for each in measured]) for name in names}
-    return {**found, "seconds": [spam.seconds_of(run) for run in made]}
+    spreads = {name: spam.spread([measures[name] for measures in measured]) for name in names}
+    return {**spreads, "seconds": [spam.seconds_of(run) for run in classifiers]}
 
 
 if __name__ == "__main__":

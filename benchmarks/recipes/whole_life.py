@@ -24,7 +24,7 @@ from pellucid import config, runs
 from pellucid.runs import Run, RunFolder, read_events
 from pellucid.training import Evaluated, Finished, Started
 
-HERE = Path(__file__).parents[1]
+BENCHMARKS = Path(__file__).parents[1]
 REWARD = "benchmarks.recipes.rewards:short"
 QUESTIONS = (
     "What is the capital of France?",
@@ -86,30 +86,37 @@ def main() -> None:
         "answers": [arguments.answers],
         "preferences": [arguments.preferences],
     }
-    chosen = [each for each in STAGES if not arguments.only or each.name in arguments.only]
-    found = {each.name: figures(trained(each, arguments.out, files)) for each in chosen}
+    stages = [stage for stage in STAGES if not arguments.only or stage.name in arguments.only]
+    figures_by_stage = {
+        stage.name: figures(trained(stage, arguments.out, files)) for stage in stages
+    }
     date = time.strftime("%Y-%m-%d")
-    told = {"date": date, "machine": machine(), "load": os.getloadavg()[0], "stages": found}
-    file = HERE / "results" / f"whole-life-{date}.json"
+    results = {
+        "date": date,
+        "machine": machine(),
+        "load": os.getloadavg()[0],
+        "stages": figures_by_stage,
+    }
+    file = BENCHMARKS / "results" / f"whole-life-{date}.json"
     if file.exists():  # stages may be run one by one
-        found = json.loads(file.read_text(encoding="utf-8"))["stages"] | found
-        told["stages"] = found
-    file.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
-    print(json.dumps(found, indent=1))
+        figures_by_stage = json.loads(file.read_text(encoding="utf-8"))["stages"] | figures_by_stage
+        results["stages"] = figures_by_stage
+    file.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(figures_by_stage, indent=1))
 
 
 def trained(
     stage: Stage,
-    out: Path,
+    runs_folder: Path,
     files: Mapping[str, Sequence[str]],
 ) -> Run:
     """The run of a stage: trained, or as it lies there."""
-    folder = out / stage.name
+    folder = runs_folder / stage.name
     if (folder / "config.toml").exists():
         return runs.load(folder)
     return pellucid.train(
         files[stage.files],
-        start=None if stage.start is None else out / stage.start,
+        start=None if stage.start is None else runs_folder / stage.start,
         out=folder,
         settings=stage.settings,
         **stage.choices,
@@ -127,17 +134,17 @@ def figures(run: Run) -> dict[str, Any]:
     started = next(dict(e.facts) for e in events if isinstance(e, Started))
     seconds = sum(e.seconds for e in events if isinstance(e, Finished))
     facts = {name: started[name] for name in _FACTS if name in started}
-    told = {"facts": facts, "seconds": seconds, "held_out": held_out}
+    results = {"facts": facts, "seconds": seconds, "held_out": held_out}
     if run.config.start is None:
-        return told
-    answers = [each.text.strip() for each in runs.answer(run, list(QUESTIONS))]
-    told["answers"] = dict(zip(QUESTIONS, answers, strict=True))
-    return told | sameness(run)
+        return results
+    answers = [answer.text.strip() for answer in runs.answer(run, list(QUESTIONS))]
+    results["answers"] = dict(zip(QUESTIONS, answers, strict=True))
+    return results | sameness(run)
 
 
 def sameness(run: Run) -> dict[str, Any]:
     """How alike the greedy answers to different prompts are, and how long."""
-    answers = [each.text.strip() for each in runs.answer(run, prompts(run))]
+    answers = [answer.text.strip() for answer in runs.answer(run, prompts(run))]
     words = [len(answer.split()) for answer in answers]
     return {
         "prompts": len(answers),
@@ -146,14 +153,14 @@ def sameness(run: Run) -> dict[str, Any]:
     }
 
 
-def prompts(run: Run, most: int = 50) -> list[str]:
+def prompts(run: Run, n_prompts: int = 50) -> list[str]:
     """The first prompts of the rows that a run learnt from, without what stands behind them."""
     rows = json.loads(Path(rows_of(run)).read_text(encoding="utf-8"))
-    asked = [
-        f"{each['instruction']}\n\n{each['input']}" if each.get("input") else each["instruction"]
-        for each in rows
+    questions = [
+        f"{row['instruction']}\n\n{row['input']}" if row.get("input") else row["instruction"]
+        for row in rows
     ]
-    return [each for each in asked if len(each) < 200][:most]
+    return [question for question in questions if len(question) < 200][:n_prompts]
 
 
 def rows_of(run: Run) -> str:

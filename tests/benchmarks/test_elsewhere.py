@@ -79,7 +79,7 @@ def test_numbers_tell_harmed_runs_from_healthy_ones_and_list_what_was_said_false
     assert found["errors"] == [["plain-gpt2-lm-no_step-13", "ValueError: it broke"]]
     assert found["share of time spent watching"] == pytest.approx(0.02)
     assert found["cpu hours"] == pytest.approx(0.1)
-    text = its("results").tell(found)
+    text = its("results").format_results(found)
     assert "said OPT005: so it is" in text
     assert "right: LOS009" in text
 

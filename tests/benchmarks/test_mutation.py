@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from benchmarks.mutants import Mutant, mutants_of
 from benchmarks.mutation import (
-    BESIDE,
     EQUIVALENT,
     NEAREST,
     ROOMS,
     ROOT,
+    TESTS_OF_OTHER_ROOMS,
     draw,
     equivalent,
     nearest,
@@ -76,7 +76,11 @@ def test_the_nearest_tests_mirror_a_file_or_name_what_it_defines() -> None:
     assert nearest("data/__init__.py") == ("tests/test_old_names.py",)
     (rows,) = NEAREST.values()
     assert nearest("checkpoints/huggingface/families/opt.py") == rows
-    assert all((ROOT / file).is_file() for files in (rows, *BESIDE.values()) for file in files)
+    assert all(
+        (ROOT / file).is_file()
+        for files in (rows, *TESTS_OF_OTHER_ROOMS.values())
+        for file in files
+    )
 
 
 def test_the_whole_room_runs_but_for_what_is_left_out_and_the_nearest_tests_begin() -> None:

@@ -111,11 +111,11 @@ def test_the_peer_is_tuned_until_its_best_rate_has_neighbours(
 def test_what_a_peer_was_tuned_to_is_the_newest_of_its_shape(tmp_path: Path) -> None:
     tuning = part("quality.tuning")
     with pytest.raises(SystemExit, match="--tune --preset small"):
-        tuning.chosen(tmp_path, "small")
+        tuning.newest_choice(tmp_path, "small")
     for day, preset, rate in (("01", "small", 0.1), ("02", "small", 0.2), ("03", "nano", 0.3)):
         written = {"preset": preset, "choice": {"learning_rate": rate, "batch_size": 8}}
         (tmp_path / f"quality-peer-2026-01-{day}.json").write_text(json.dumps(written))
-    found = tuning.chosen(tmp_path, "small")
+    found = tuning.newest_choice(tmp_path, "small")
     assert found["learning_rate"] == 0.2
     assert found["tuned_on"] == "quality-peer-2026-01-02.json"
 
@@ -127,7 +127,7 @@ def test_each_change_to_a_recipe_is_one_and_trains_on_as_many_tokens(preset: str
         name: recipe_choices.run_for(preset, settings, 1, 10)
         for name, settings in recipe_choices.changes_of(find(preset)).items()
     }
-    assert len({recipe_choices.known_by(run) for run in runs.values()}) == len(runs)
+    assert len({recipe_choices.config_key(run) for run in runs.values()}) == len(runs)
     budgets = {run.training.budget for run in runs.values()}
     base = runs["as it is"]
     each = base.training.batch_size * base.model.context_length

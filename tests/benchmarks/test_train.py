@@ -52,7 +52,7 @@ def test_flags_change_the_numbers_of_a_shape_and_what_cannot_be_built_is_refused
         return its("shapes").as_asked("char", flags.parse_args(words))
 
     assert asked() == its("shapes").SHAPES["char"]
-    assert asked("--width", "96", "--heads", "3").said().endswith("4 layers of 96 in 3 heads")
+    assert asked("--width", "96", "--heads", "3").describe().endswith("4 layers of 96 in 3 heads")
     for words in (["--heads", "3"], ["--layers", "0"]):
         with pytest.raises(SystemExit, match=r"no model has vocabulary 65.*multiple of --heads"):
             asked(*words)
@@ -76,12 +76,12 @@ def test_a_text_with_more_kinds_of_bytes_than_ids_is_refused(tmp_path: Path) -> 
 def test_targets_are_the_ids_one_place_on_and_batches_follow_each_other(tmp_path: Path) -> None:
     np.save(tmp_path / "ids.npy", np.arange(97, dtype=np.int32))
     feed = its("shapes").Feed(tiny(), tmp_path / "ids.npy", "cpu")
-    ids, targets = feed.at(0)
+    ids, targets = feed.batch(0)
     assert ids.flatten().tolist() == list(range(24))
     assert targets.tolist() == (ids + 1).tolist()
-    assert int(feed.at(1)[0][0, 0]) == 24
+    assert int(feed.batch(1)[0][0, 0]) == 24
     # round and round, never past the end
-    assert all(int(feed.at(step)[1].max()) <= 96 for step in range(50))
+    assert all(int(feed.batch(step)[1].max()) <= 96 for step in range(50))
 
 
 def test_parity_holds_where_losses_agree() -> None:
@@ -119,7 +119,7 @@ def results() -> dict[str, Any]:
     }
     made = {
         "shape": its("shapes").as_json(shape),
-        "said": shape.said(),
+        "said": shape.describe(),
         "ids": "drawn",
         "flops": shape.flops,
         "ln_vocab": 8.3178,
@@ -182,7 +182,7 @@ def test_the_page_has_a_place_for_every_section() -> None:
 def test_the_command_is_told_with_the_flags_that_were_given() -> None:
     parser = its("train").flags()
     words = ["--shape", "mid", "--turns", "2", "--compiled", "--out", "x", "--nanogpt", "a/nanoGPT"]
-    given = its("machine").given(parser, parser.parse_args(words))
+    given = its("machine").flags_of(parser, parser.parse_args(words))
     assert given == ["--shape", "mid", "--nanogpt", "nanoGPT", "--turns", "2", "--compiled"]
 
 

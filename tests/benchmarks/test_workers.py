@@ -105,9 +105,9 @@ def test_a_contestant_that_cannot_be_made_is_named() -> None:
 def test_contestants_start_and_warm_up_side_by_side() -> None:
     both = [contestant("Counting", start=40), contestant("Counting", start=1)]
     both[1] = replace(both[1], name="other")
-    with workers().started(both, threads=1, together=True) as made:
+    with workers().started(both, threads=1, concurrently=True) as made:
         assert [one.facts["torch"] for one in made] == [False, False]
-        turns = workers().at_once(made, 2)
+        turns = workers().work_together(made, 2)
     assert {name: turn.found["count"] for name, turn in turns.items()} == {
         "Counting": 42,
         "other": 3,

@@ -92,7 +92,7 @@ def test_features_without_a_weight_are_counted_out(
 ) -> None:
     spam, sparse = scripts["spam"], scripts["sparse_features"]
     train, _ = spam.parted(write_messages(tmp_path / "messages"), tmp_path)
-    begun = spam.taught(
+    begun = spam.train_classifier(
         train,
         tmp_path / "begun",
         tokenizer=reader.folder,
@@ -115,7 +115,7 @@ def test_a_figure_of_several_seeds_has_each_of_them(
     scripts: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     spam = scripts["spam"]
-    monkeypatch.setattr(spam, "HERE", tmp_path / "recipes")
+    monkeypatch.setattr(spam, "FOLDER", tmp_path / "recipes")
     (tmp_path / "results").mkdir()
-    file = spam.written("made-up", {"f1": spam.spread([0.5, 0.7])})
+    file = spam.write_results("made-up", {"f1": spam.spread([0.5, 0.7])})
     assert json.loads(file.read_text("utf-8"))["f1"] == {"mean": 0.6, "each": [0.5, 0.7]}

@@ -24,7 +24,7 @@ from typing import Any
 
 from benchmarks.diagnosis.elsewhere.cases import SEEDS, cases, one_of_each
 from benchmarks.diagnosis.elsewhere.recording import digests, read, record_all
-from benchmarks.diagnosis.elsewhere.results import results, tell
+from benchmarks.diagnosis.elsewhere.results import format_results, results
 from benchmarks.machine import machine
 from pellucid.machine import installed_versions
 
@@ -66,35 +66,35 @@ def main() -> None:
     if not set(seeds) <= set(split_seeds):
         parser.error(f"--seeds {seeds}: the seeds of {arguments.split} are {split_seeds}")
     if arguments.each:
-        chosen = [case for seed in seeds for case in one_of_each(arguments.split, seed)]
+        chosen_cases = [case for seed in seeds for case in one_of_each(arguments.split, seed)]
     else:
-        chosen = cases(arguments.split)
+        chosen_cases = cases(arguments.split)
     if arguments.only:
-        chosen = [case for case in chosen if arguments.only in case.name]
-    chosen = chosen[: arguments.sample]
+        chosen_cases = [case for case in chosen_cases if arguments.only in case.name]
+    chosen_cases = chosen_cases[: arguments.sample]
     frozen = digests(arguments.data)
     print("\n".join(f"{name}: {value}" for name, value in frozen.items()))
     digest = "-".join(value[:8] for value in frozen.values())
-    out, rate = arguments.out, arguments.rate
-    record_all(out, chosen, rate, arguments.data, arguments.workers, digest)
-    found = results(read(out, chosen, rate, digest))
-    print(tell(found))
+    folder, rate = arguments.out, arguments.rate
+    record_all(folder, chosen_cases, rate, arguments.data, arguments.workers, digest)
+    measures = results(read(folder, chosen_cases, rate, digest))
+    print(format_results(measures))
     if arguments.save:
-        about = {"split": arguments.split, "rate": rate, "sample": arguments.sample}
-        about |= {
+        circumstances = {"split": arguments.split, "rate": rate, "sample": arguments.sample}
+        circumstances |= {
             "of each kind": arguments.each,
             "seeds": list(seeds) if arguments.each else None,
-            "trainings of the split": len(cases(about["split"])),
+            "trainings of the split": len(cases(circumstances["split"])),
         }
-        print(save(found, about | {"digests": frozen}))
+        print(save(measures, circumstances | {"digests": frozen}))
 
 
-def save(found: dict[str, Any], about: dict[str, Any]) -> Path:
+def save(measures: dict[str, Any], split_facts: dict[str, Any]) -> Path:
     """Write a dated result, with the versions that it was measured with."""
     date = time.strftime("%Y-%m-%d")
     circumstances = {"machine": machine(), "versions": installed_versions(PACKAGES)}
-    result = {"date": date} | circumstances | about | found
-    file = _RESULTS / f"elsewhere-{about['split']}-{about['rate']}-{date}.json"
+    result = {"date": date} | circumstances | split_facts | measures
+    file = _RESULTS / f"elsewhere-{split_facts['split']}-{split_facts['rate']}-{date}.json"
     file.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     return file
 

@@ -31,26 +31,26 @@ _ROWS = {
 
 def section(folder: Path) -> str:
     """The section; empty as long as the test split has no results."""
-    found = {rate: _newest(folder, "test", rate) for rate in _RATES}
-    there = {rate: result for rate, result in found.items() if result is not None}
-    if "default" not in there:
+    newest_by_rate = {rate: _newest(folder, "test", rate) for rate in _RATES}
+    results = {rate: result for rate, result in newest_by_rate.items() if result is not None}
+    if "default" not in results:
         return ""
     parts = [
-        _about(there["default"]),
-        _shares({_RATES[rate]: result["all"] for rate, result in there.items()}),
+        _measured_section(results["default"]),
+        _shares({_RATES[rate]: result["all"] for rate, result in results.items()}),
         "By style of loop, at the default budget:\n",
-        _shares(there["default"]["by style"]),
+        _shares(results["default"]["by style"]),
         "By family of models, at the default budget:\n",
-        _shares(there["default"]["by family"]),
-        _calibration(there["default"]["calibration"]),
-        *_lost(there["default"], "at the default budget"),
+        _shares(results["default"]["by family"]),
+        _calibration(results["default"]["calibration"]),
+        *_lost(results["default"], "at the default budget"),
     ]
     tuned = _newest(folder, "tune", "default")
     if tuned is not None:
         parts += [
             "### The split that we tune on\n",
             _TUNED,
-            _about(tuned),
+            _measured_section(tuned),
             _shares({_RATES["default"]: tuned["all"]}),
             _calibration(tuned["calibration"]),
             *_lost(tuned, "tuning split"),
@@ -62,7 +62,7 @@ def _lost(result: Mapping[str, Any], place: str) -> list[str]:
     """The runs of which nothing, or something wrong, was said."""
     titles = ("missed", "could not tell", "named wrongly", "false alarms")
     return [
-        _listed(f"{title.capitalize()}, {place}", result[title])
+        _list_runs(f"{title.capitalize()}, {place}", result[title])
         for title in titles
         if title in result  # older results have no answers that are left open
     ]
@@ -73,18 +73,18 @@ def _newest(folder: Path, split: str, rate: str) -> Mapping[str, Any] | None:
     return json.loads(files[-1].read_text(encoding="utf-8")) if files else None
 
 
-def _about(found: Mapping[str, Any]) -> str:
-    versions = ", ".join(f"{name} {value}" for name, value in found["versions"].items())
-    outcomes = ", ".join(f"{count} {name}" for name, count in sorted(found["outcomes"].items()))
-    digests = "\n".join(f"| {name} | `{value[:16]}` |" for name, value in found["digests"].items())
+def _measured_section(result: Mapping[str, Any]) -> str:
+    versions = ", ".join(f"{name} {value}" for name, value in result["versions"].items())
+    outcomes = ", ".join(f"{count} {name}" for name, count in sorted(result["outcomes"].items()))
+    digests = "\n".join(f"| {name} | `{value[:16]}` |" for name, value in result["digests"].items())
     part = (
-        "" if found["sample"] is None else "the first of a list with "
-    ) + f"one loop of each kind with each of the seeds {_seeds(found)}, "
-    return f"""Measured on {found["date"]} with the {found["split"]} split: {found["runs"]} runs
-({outcomes}; {len(found["errors"])} ended with an error),
-{part if found["of each kind"] else ""}of {found["trainings of the split"]} in the split.
-They took {found["cpu hours"]:.2f} CPU hours. A run is harmed if it ends {found["margin"]} worse
-than its healthy twin. Watching took {found["share of time spent watching"]:.1%} of the time, the
+        "" if result["sample"] is None else "the first of a list with "
+    ) + f"one loop of each kind with each of the seeds {_seeds(result)}, "
+    return f"""Measured on {result["date"]} with the {result["split"]} split: {result["runs"]} runs
+({outcomes}; {len(result["errors"])} ended with an error),
+{part if result["of each kind"] else ""}of {result["trainings of the split"]} in the split.
+They took {result["cpu hours"]:.2f} CPU hours. A run is harmed if it ends {result["margin"]} worse
+than its healthy twin. Watching took {result["share of time spent watching"]:.1%} of the time, the
 median of these short runs. Versions: {versions}.
 
 | frozen | SHA-256 begins |
@@ -93,18 +93,16 @@ median of these short runs. Versions: {versions}.
 """
 
 
-def _seeds(found: Mapping[str, Any]) -> str:
+def _seeds(results: Mapping[str, Any]) -> str:
     """The seeds of a sample; older results have one."""
-    return ", ".join(map(str, found["seeds"] if "seeds" in found else [found["seed"]]))
+    return ", ".join(map(str, results["seeds"] if "seeds" in results else [results["seed"]]))
 
 
-def _calibration(found: Mapping[str, Any]) -> str:
+def _calibration(bins: Mapping[str, Any]) -> str:
     """How often the first cause was right, for each range of its confidence."""
     lines = ["| confidence | right | answers |", "|---|---|---|"]
-    lines += [
-        f"| {row['said']:.2f} | {row['right']:.2f} | {row['runs']} |" for row in found["bins"]
-    ]
-    title = f"Confidence, against how often it was right (mean gap {found['expected_error']:.3f}):"
+    lines += [f"| {row['said']:.2f} | {row['right']:.2f} | {row['runs']} |" for row in bins["bins"]]
+    title = f"Confidence, against how often it was right (mean gap {bins['expected_error']:.3f}):"
     return "\n".join([title, "", *lines]) + "\n"
 
 
@@ -136,11 +134,11 @@ def _share(share: Mapping[str, Any]) -> str:
     return f"{value:.0%} ({share['count']} of {share['of']}) [{low:.0%}, {high:.0%}]"
 
 
-def _listed(title: str, told: list[Mapping[str, Any]]) -> str:
+def _list_runs(title: str, runs: list[Mapping[str, Any]]) -> str:
     """Each run, with what is right and what was said."""
-    lines = [f"{title}: {len(told)}\n"]
-    for run in told:
-        said = ", ".join(line.partition(":")[0] for line in run["said"]) or "nothing"
+    lines = [f"{title}: {len(runs)}\n"]
+    for run in runs:
+        codes = ", ".join(line.partition(":")[0] for line in run["said"]) or "nothing"
         right = ", ".join(run["right"])
-        lines.append(f"- {run['run']}: {said}" + (f" (right: {right})" if right else ""))
+        lines.append(f"- {run['run']}: {codes}" + (f" (right: {right})" if right else ""))
     return "\n".join(lines) + "\n"

@@ -18,27 +18,34 @@ from pathlib import Path
 from benchmarks.diagnosis.elsewhere.cases import Case
 from benchmarks.diagnosis.elsewhere.running import Rate, Record, run
 from benchmarks.diagnosis.elsewhere.texts import texts
-from benchmarks.diagnosis.recording import say
+from benchmarks.workers import print_progress
 
-_HERE = Path(__file__).parent
-_SOURCE = _HERE.parents[2] / "src" / "pellucid"
+_FOLDER = Path(__file__).parent
+_SOURCE = _FOLDER.parents[2] / "src" / "pellucid"
 #: The rooms that watch and judge, and what decides which trainings there are.
 _JUDGES, _TRAINS = ("diagnosis", "vitals"), ("*.py", "faults/*.py", "odd/*.py", "styles/*.py")
 #: Trainings of one process. One that has ended leaves nothing behind: trainers keep more than they
 #: give back. `max_tasks_per_child` of Python 3.11 can wait for ever (its issue 115634).
 _TASKS = 40
-_TELLS = ("__init__.py", "__main__.py", "answers.py", "recording.py", "results.py", "page.py")
+_NOT_TRAININGS = (
+    "__init__.py",
+    "__main__.py",
+    "answers.py",
+    "recording.py",
+    "results.py",
+    "page.py",
+)
 
 
 def digests(folder: str | None) -> dict[str, str]:
     """SHA-256 of thresholds and codes, of the code that judges, of the trainings, of the text."""
     judges = [file for room in _JUDGES for file in (_SOURCE / room).rglob("*.py")]
     tables = [file for room in _JUDGES for file in (_SOURCE / room).rglob("*.toml")]
-    trains = [file for pattern in _TRAINS for file in _HERE.glob(pattern)]
+    trains = [file for pattern in _TRAINS for file in _FOLDER.glob(pattern)]
     return {
         "thresholds and codes": _digest(tables),
         "code of diagnosis and vitals": _digest(judges),
-        "trainings": _digest([file for file in trains if file.name not in _TELLS]),
+        "trainings": _digest([file for file in trains if file.name not in _NOT_TRAININGS]),
         "text": texts(folder).digest,
     }
 
@@ -50,15 +57,15 @@ def _digest(files: list[Path]) -> str:
     return total.hexdigest()
 
 
-def file_of(out: Path, case: Case, rate: Rate) -> Path:
+def file_of(records_folder: Path, case: Case, rate: Rate) -> Path:
     """Where the record of a case is."""
-    return out / case.split / rate / f"{case.name}.json"
+    return records_folder / case.split / rate / f"{case.name}.json"
 
 
-def read(out: Path, cases: list[Case], rate: Rate, digest: str) -> list[Record]:
+def read(records_folder: Path, cases: list[Case], rate: Rate, digest: str) -> list[Record]:
     """The records that are there."""
-    found = (_record(file_of(out, case, rate), digest) for case in cases)
-    return [record for record in found if record is not None]
+    records_of_cases = (_record(file_of(records_folder, case, rate), digest) for case in cases)
+    return [record for record in records_of_cases if record is not None]
 
 
 def _record(file: Path, digest: str) -> Record | None:
@@ -69,11 +76,18 @@ def _record(file: Path, digest: str) -> Record | None:
 
 
 def record_all(
-    out: Path, cases: list[Case], rate: Rate, folder: str | None, workers: int, digest: str
+    records_folder: Path,
+    cases: list[Case],
+    rate: Rate,
+    folder: str | None,
+    workers: int,
+    digest: str,
 ) -> None:
     """Make every record that is not there."""
-    open_ones = [case for case in cases if _record(file_of(out, case, rate), digest) is None]
-    say(f"{rate}: {len(cases)} trainings, {len(cases) - len(open_ones)} are there")
+    open_ones = [
+        case for case in cases if _record(file_of(records_folder, case, rate), digest) is None
+    ]
+    print_progress(f"{rate}: {len(cases)} trainings, {len(cases) - len(open_ones)} are there")
     began = time.monotonic()
     size = _TASKS * workers
     for first in range(0, len(open_ones), size):
@@ -83,15 +97,17 @@ def record_all(
             initializer=_end_with_parent,
         ) as pool:
             running = [
-                pool.submit(make, case, rate, folder, out, digest)
+                pool.submit(make, case, rate, folder, records_folder, digest)
                 for case in open_ones[first : first + size]
             ]
-            for count, done in enumerate(as_completed(running), start=first + 1):
-                if done.result():
-                    say(done.result())
+            for count, future in enumerate(as_completed(running), start=first + 1):
+                if future.result():
+                    print_progress(future.result())
                 if count % 10 == 0 or count == len(open_ones):
                     remaining = (time.monotonic() - began) / count * (len(open_ones) - count)
-                    say(f"{count} of {len(open_ones)} done, {remaining / 60:.1f} min left")
+                    print_progress(
+                        f"{count} of {len(open_ones)} done, {remaining / 60:.1f} min left"
+                    )
 
 
 def _end_with_parent() -> None:
@@ -106,13 +122,13 @@ def _end_with_parent() -> None:
     threading.Thread(target=look, daemon=True).start()
 
 
-def make(case: Case, rate: Rate, folder: str | None, out: Path, digest: str) -> str:
+def make(case: Case, rate: Rate, folder: str | None, records_folder: Path, digest: str) -> str:
     """Make one record; the last line of its error, if it has one."""
-    record = run(case, rate, folder, out) | {"digest": digest}
-    file = file_of(out, case, rate)
+    record = run(case, rate, folder, records_folder) | {"digest": digest}
+    file = file_of(records_folder, case, rate)
     file.parent.mkdir(parents=True, exist_ok=True)
-    written = file.with_suffix(f".{os.getpid()}")
-    written.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    written.replace(file)
+    new_file = file.with_suffix(f".{os.getpid()}")
+    new_file.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    new_file.replace(file)
     error = record.get("error", "")
     return f"{case.name}: {error.strip().splitlines()[-1]}" if error else ""

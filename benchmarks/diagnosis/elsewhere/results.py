@@ -29,7 +29,7 @@ UNDECIDED = "UNK002"
 
 
 #: What is listed run by run.
-_LISTED = (
+_LISTS = (
     "missed",
     "could not tell",
     "could not tell, healthy",
@@ -57,14 +57,14 @@ class Judged:
         return [f for f in self.record["findings"] if SEVERITIES.index(f["severity"]) >= _ALARMING]
 
     @property
-    def named(self) -> dict[str, Any] | None:
+    def named_cause(self) -> dict[str, Any] | None:
         """The first alarm that names a cause."""
         return next((alarm for alarm in self.alarms if alarm["code"] != UNKNOWN), None)
 
     @property
     def top(self) -> str | None:
         """Its code."""
-        return self.named["code"] if self.named else None
+        return self.named_cause["code"] if self.named_cause else None
 
     @property
     def abstains(self) -> bool:
@@ -75,7 +75,7 @@ class Judged:
     @property
     def confidence(self) -> float:
         """How sure it is."""
-        return self.named["confidence"] if self.named else 0.0
+        return self.named_cause["confidence"] if self.named_cause else 0.0
 
     @property
     def right(self) -> bool:
@@ -85,10 +85,12 @@ class Judged:
 
 def judge(records: Sequence[Record]) -> list[Judged]:
     """The runs that ended without an error, each compared with its healthy twin."""
-    whole = {Case(**record["case"]): record for record in records if "error" not in record}
+    records_by_case = {
+        Case(**record["case"]): record for record in records if "error" not in record
+    }
     judged: list[Judged] = []
-    for case, record in whole.items():
-        twin = whole.get(case.twin)
+    for case, record in records_by_case.items():
+        twin = records_by_case.get(case.twin)
         if twin is None:
             continue
         worse = harmed(record["score"], twin["score"])
@@ -105,7 +107,7 @@ def measure(runs: Sequence[Judged]) -> dict[str, Any]:
 
     "I could not tell" counts as missed, and in the shares of answered runs it is left out.
     """
-    hurt, healthy = _of(runs, "harmed"), _of(runs, "healthy")
+    hurt, healthy = _with_outcome(runs, "harmed"), _with_outcome(runs, "healthy")
     answered = [run for run in hurt if not run.abstains]
     return {
         "detected": _share(hurt, lambda run: bool(run.alarms)),
@@ -119,15 +121,15 @@ def measure(runs: Sequence[Judged]) -> dict[str, Any]:
         "false alarms": _share(healthy, lambda run: bool(run.alarms)),
         "could not tell, healthy": _share(healthy, lambda run: run.abstains),
         "alarms at odd runs that ended worse": _share(
-            _of(runs, "odd and worse"), lambda run: bool(run.alarms)
+            _with_outcome(runs, "odd and worse"), lambda run: bool(run.alarms)
         ),
         "alarms at faults without harm": _share(
-            _of(runs, "harmless"), lambda run: bool(run.alarms)
+            _with_outcome(runs, "harmless"), lambda run: bool(run.alarms)
         ),
     }
 
 
-def _of(runs: Sequence[Judged], outcome: Outcome) -> list[Judged]:
+def _with_outcome(runs: Sequence[Judged], outcome: Outcome) -> list[Judged]:
     return [run for run in runs if run.outcome == outcome]
 
 
@@ -137,30 +139,38 @@ def results(records: Sequence[Record]) -> dict[str, Any]:
     cost = [
         r["watching_seconds"] / max(r["training_seconds"], 1e-9) for r in records if "score" in r
     ]
-    hurt, named = _of(runs, "harmed"), [run for run in runs if run.alarms]
+    hurt, alarmed = _with_outcome(runs, "harmed"), [run for run in runs if run.alarms]
     return {
         "runs": len(records),
         "outcomes": dict(Counter(run.outcome for run in runs)),
         "margin": MARGIN,
         "all": measure(runs),
         "calibration": calibration([run for run in runs if run.outcome != "odd and worse"]),
-        "by style": _by(runs, lambda case: case.style),
-        "by family": _by(runs, lambda case: case.family),
-        "by fault": _by(hurt, lambda case: case.what),
-        "missed": [_told(run) for run in hurt if not run.alarms and not run.abstains],
-        "could not tell": [_told(run) for run in hurt if run.abstains],
-        "could not tell, healthy": [_told(run) for run in _of(runs, "healthy") if run.abstains],
-        "named wrongly": [_told(run) for run in _of(named, "harmed") if not run.right],
-        "false alarms": [_told(run) for run in _of(named, "healthy")],
-        "alarms at odd runs that ended worse": [_told(r) for r in _of(named, "odd and worse")],
-        "alarms at faults without harm": [_told(run) for run in _of(named, "harmless")],
+        "by style": _measures_by(runs, lambda case: case.style),
+        "by family": _measures_by(runs, lambda case: case.family),
+        "by fault": _measures_by(hurt, lambda case: case.what),
+        "missed": [_describe_run(run) for run in hurt if not run.alarms and not run.abstains],
+        "could not tell": [_describe_run(run) for run in hurt if run.abstains],
+        "could not tell, healthy": [
+            _describe_run(run) for run in _with_outcome(runs, "healthy") if run.abstains
+        ],
+        "named wrongly": [
+            _describe_run(run) for run in _with_outcome(alarmed, "harmed") if not run.right
+        ],
+        "false alarms": [_describe_run(run) for run in _with_outcome(alarmed, "healthy")],
+        "alarms at odd runs that ended worse": [
+            _describe_run(r) for r in _with_outcome(alarmed, "odd and worse")
+        ],
+        "alarms at faults without harm": [
+            _describe_run(run) for run in _with_outcome(alarmed, "harmless")
+        ],
         "errors": [_error(record) for record in records if "error" in record],
         "share of time spent watching": statistics.median(cost) if cost else math.nan,
         "cpu hours": sum(record["cpu_seconds"] for record in records) / 3600,
     }
 
 
-def _by(runs: Sequence[Judged], key: Callable[[Case], str]) -> dict[str, Any]:
+def _measures_by(runs: Sequence[Judged], key: Callable[[Case], str]) -> dict[str, Any]:
     names = sorted({key(run.case) for run in runs})
     return {name: measure([run for run in runs if key(run.case) == name]) for name in names}
 
@@ -171,7 +181,7 @@ def _share(runs: Sequence[Judged], test: Callable[[Judged], bool]) -> dict[str, 
     return {"count": count, "of": total, "low": low, "high": high}
 
 
-def _told(run: Judged) -> dict[str, Any]:
+def _describe_run(run: Judged) -> dict[str, Any]:
     return {
         "run": run.case.name,
         "right": list(RIGHT.get(run.case.what, ())),
@@ -186,35 +196,36 @@ def _error(record: Record) -> list[str]:
     return [Case(**record["case"]).name, record["error"].strip().splitlines()[-1]]
 
 
-def tell(found: dict[str, Any]) -> str:
+def format_results(measures: dict[str, Any]) -> str:
     """The numbers for people."""
     lines = [
-        f"{found['runs']} runs: {found['outcomes']}, {len(found['errors'])} with an error; "
-        f"{found['cpu hours']:.2f} CPU hours; watching took a median of "
-        f"{found['share of time spent watching']:.1%}",
-        *_rows({"all": found["all"]}),
-        f"  calibration: {found['calibration']}",
+        f"{measures['runs']} runs: {measures['outcomes']}, {len(measures['errors'])} with an "
+        "error; "
+        f"{measures['cpu hours']:.2f} CPU hours; watching took a median of "
+        f"{measures['share of time spent watching']:.1%}",
+        *_rows({"all": measures["all"]}),
+        f"  calibration: {measures['calibration']}",
     ]
     for part in ("by style", "by family", "by fault"):
-        lines += [f"\n{part}:", *_rows(found[part])]
-    for part in _LISTED:
-        lines.append(f"\n{part}: {len(found[part])}")
-        for told in found[part]:
-            lines.append(f"  {told['run']} (score {told['score']})")
-            lines += [f"    right: {', '.join(told['right'])}"] if told["right"] else []
-            lines += [f"    said {said}" for said in told["said"]]
-            lines += [f"    notes: {', '.join(told['notes'])}"] if told["notes"] else []
-    lines += [f"\nerror in {name}: {error}" for name, error in found["errors"]]
+        lines += [f"\n{part}:", *_rows(measures[part])]
+    for part in _LISTS:
+        lines.append(f"\n{part}: {len(measures[part])}")
+        for run in measures[part]:
+            lines.append(f"  {run['run']} (score {run['score']})")
+            lines += [f"    right: {', '.join(run['right'])}"] if run["right"] else []
+            lines += [f"    said {alarm}" for alarm in run["said"]]
+            lines += [f"    notes: {', '.join(run['notes'])}"] if run["notes"] else []
+    lines += [f"\nerror in {name}: {error}" for name, error in measures["errors"]]
     return "\n".join(lines)
 
 
 def _rows(parts: dict[str, dict[str, Any]]) -> list[str]:
     lines: list[str] = []
     for name, shares in parts.items():
-        told = [
+        cells = [
             f"{key} {share['count']}/{share['of']} [{share['low']:.0%}, {share['high']:.0%}]"
             for key, share in shares.items()
             if share["of"]
         ]
-        lines.append(f"  {name}: {'; '.join(told)}")
+        lines.append(f"  {name}: {'; '.join(cells)}")
     return lines
