@@ -73,7 +73,7 @@ class Deep(nn.Module):
         """The input and what each layer makes of it."""
         states = [x]
         for number in range(LAYERS):
-            states.append(self.one(number, states[-1]))
+            states.append(self.apply_layer(number, states[-1]))
         return states
 
     def loss(self, state: Tensor, targets: Tensor) -> Tensor:

@@ -38,7 +38,7 @@ from benchmarks.train_table import machine_line
 from benchmarks.workers import Contestant, Turn, in_turns, print_progress, started
 from pellucid.machine import installed_versions
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 PEERS, PELLUCID = "benchmarks.generate_peers", "benchmarks.generate_pellucid"
 #: llama.cpp's name in the results; older ones have it as "llama.cpp", called from Python.
 FROM_C = "llama.cpp from C"
@@ -66,7 +66,7 @@ def flags() -> argparse.ArgumentParser:
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--only", nargs="+", help="contestants whose names contain one of these")
     add_weights(parser)
-    parser.add_argument("--out", type=Path, default=HERE / "results")
+    parser.add_argument("--out", type=Path, default=FOLDER / "results")
     return parser
 
 
@@ -132,9 +132,11 @@ def contestants(
         settings = {"weights": precision, "device": arguments.device}
         for name, native in (("pellucid without compiled code", False), ("pellucid", True)):
             enter(name, f"{PELLUCID}:pellucid", precision, native=native, **settings)
-    only = arguments.only
+    name_parts = arguments.only
     return [
-        entry for entry in contestants if not only or any(part in entry[0].name for part in only)
+        entry
+        for entry in contestants
+        if not name_parts or any(part in entry[0].name for part in name_parts)
     ]
 
 
@@ -144,11 +146,11 @@ def measure(shape: Shape, folder: str, arguments: argparse.Namespace) -> dict[st
     write_weights(shape, Path(folder), arguments.threads)
     entries = contestants(shape, folder, prompt, arguments)
     reading = Contestant("reading", f"{PELLUCID}:reading", {"device": arguments.device})
-    everybody, concurrently = (
+    all_contestants, concurrently = (
         [reading, *(contestant for contestant, _, _ in entries)],
         arguments.device == "cuda",
     )
-    with started(everybody, arguments.threads, concurrently=concurrently) as workers:
+    with started(all_contestants, arguments.threads, concurrently=concurrently) as workers:
         ids = {worker.name: worker.facts["ids"] for worker in workers[1:]}
         check_parity(ids)
         turns = in_turns(workers, arguments.turns, arguments.new_tokens)
@@ -183,11 +185,11 @@ def check_parity(ids: Mapping[str, Sequence[int]]) -> None:
         SystemExit: they do not; says whose.
     """
     exact = ("Hugging Face, float32", "nanoGPT, float32", "pellucid, float32")
-    alike = [[name for name in exact if name in ids]]
+    groups = [[name for name in exact if name in ids]]
     for precision in ("float32", "bfloat16", "int8", "int4"):
         pair = (f"pellucid, {precision}", f"pellucid without compiled code, {precision}")
-        alike.append([name for name in pair if name in ids])
-    for names in alike:
+        groups.append([name for name in pair if name in ids])
+    for names in groups:
         for name in names[1:]:
             if ids[name] != ids[names[0]]:
                 raise SystemExit(

@@ -53,8 +53,8 @@ def line_of(page: Path) -> str:
     """The link to a page, and its first sentence."""
     text = page.read_text("utf-8")
     title = re.findall(r"^# (.*)$", text, re.M)[0]
-    rest = text.split(f"# {title}", 1)[1]
-    paragraph = next(p for p in rest.split("\n\n") if re.match(r"(?!```)[A-Za-z*`$\[]", p.strip()))
+    body = text.split(f"# {title}", 1)[1]
+    paragraph = next(p for p in body.split("\n\n") if re.match(r"(?!```)[A-Za-z*`$\[]", p.strip()))
     words = " ".join(re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", paragraph).split())
     sentence = re.split(r"(?<=[.!?:]) (?=[A-Z*`])", words)[0]
     return f"- [{title}]({page.relative_to(ROOT).as_posix()}): {sentence}"

@@ -121,9 +121,9 @@ def errors_table(_: str) -> Iterable[str]:
             yield row(f"`{error.__name__}`", str(int(error.exit_code)), first_line)
 
 
-def limits(above: float | None, below: float | None) -> str:
+def limits(upper: float | None, lower: float | None) -> str:
     """`above 100 or below 0.01`, with a dash for a word that is never said."""
-    pairs = (("above", above), ("below", below))
+    pairs = (("above", upper), ("below", lower))
     return " or ".join(f"{side} {limit:g}" for side, limit in pairs if limit is not None) or "–"
 
 

@@ -16,7 +16,7 @@ from benchmarks.diagnosis.jobs import HEALTHY, job_of
 from benchmarks.diagnosis.metrics import interval
 from benchmarks.diagnosis.outcomes import Band, outcome
 from benchmarks.diagnosis.record import Record
-from benchmarks.diagnosis.verdicts import far
+from benchmarks.diagnosis.verdicts import is_far_above
 
 Rule = Callable[[Record], bool]
 #: Values before a deviation is asked for, where windows are not waited for to be full.
@@ -28,7 +28,7 @@ def _spikes(series: str, sds: float, window: int, least: int) -> Rule:
 
     def rule(record: Record) -> bool:
         values = [value for _, value in record[series]]
-        return any(far(values, index, window, sds) for index in range(least, len(values)))
+        return any(is_far_above(values, index, window, sds) for index in range(least, len(values)))
 
     return rule
 

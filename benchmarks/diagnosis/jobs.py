@@ -43,7 +43,6 @@ HEALTHY = "healthy"
 _PAIRED = {"dev": 3, "eval": 5}
 _SEEDS = {"dev": (11,), "eval": (101, 102, 103)}
 _ODD = {"dev": 140, "eval": 300}
-_OF_ODD_HELD_OUT = 0.15
 
 
 @dataclass(frozen=True, order=True)

@@ -9,7 +9,7 @@ import math
 import re
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -219,12 +219,3 @@ def _probability_of_at_most(count: int, total: int, p: float) -> float:
         for k in range(count + 1)
     ]
     return min(1.0, sum(math.exp(log_probability) for log_probability in logs))
-
-
-def confusions(runs: Iterable[Judged]) -> Mapping[str, Counter[str]]:
-    """Of each class: how often which first answer was given."""
-    table: dict[str, Counter[str]] = {}
-    for run in runs:
-        if run.healthy or run.faulty:
-            table.setdefault(run.job.kind, Counter())[_answer_of(run)] += 1
-    return table

@@ -36,10 +36,6 @@ _ALL: tuple[Arch, ...] = (*TUNED, *HELD_OUT)
 _Configure = Callable[[config.Run, Arch], config.Run]
 
 
-def _model(**changes: Any) -> _Configure:
-    return lambda run, arch: replace(run, model=replace(run.model, **changes))
-
-
 def _schedule(schedule: config.Schedule) -> _Configure:
     return lambda run, arch: replace(run, schedule=schedule)
 

@@ -82,17 +82,17 @@ def diverged(record: Record, window: int = 128, sds: float = 6.0, least: int = 2
     losses = [loss for _, loss in record["losses"]]
     onset = record.get("onset", 0)
     for index in range(least, len(losses)):
-        if index >= onset and far(losses, index, window, sds):
+        if index >= onset and is_far_above(losses, index, window, sds):
             return index + 1
     return len(losses)
 
 
-def far(values: Sequence[float], at: int, window: int, sds: float) -> bool:
+def is_far_above(values: Sequence[float], index: int, window: int, sds: float) -> bool:
     """Whether a value is so many standard deviations above the mean of those before it."""
-    value: Any = values[at]
+    value: Any = values[index]
     if not math.isfinite(value):
         return True
-    past = [v for v in values[max(0, at - window) : at] if math.isfinite(v)]
+    past = [v for v in values[max(0, index - window) : index] if math.isfinite(v)]
     mean = sum(past) / len(past)
     sd = math.sqrt(sum((v - mean) ** 2 for v in past) / max(1, len(past) - 1))
     return value > mean + sds * sd

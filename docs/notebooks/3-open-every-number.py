@@ -77,10 +77,10 @@ print(f"{agreeing:,} of {numbers:,} numbers agree with their operands")
 # So the lead over another word is a sum as well.
 
 # %%
-why = trace.why()
-first, second = why.rivals.names
+attribution = trace.why()
+first, second = attribution.rivals.names
 print(f"{first!r} leads {second!r}; the share of each part in the difference of their logits:")
-for part in sorted(why.parts, key=lambda part: -abs(part.share)):
+for part in sorted(attribution.parts, key=lambda part: -abs(part.share)):
     print(f"  {part.name:<16} {part.share:+.3f}")
 
 # %% [markdown]

@@ -82,8 +82,10 @@ print(pair.verdict)
 Path("same.toml").write_text(
     variant.format(n_layers=1) + "checkpoint_every = 50\n", encoding="utf-8"
 )
-same = pellucid.compare("one.toml", "same.toml", "sums.txt", seeds=3, steps=100, out="runs/same")
-print(same.pairs[0].verdict)
+null_test = pellucid.compare(
+    "one.toml", "same.toml", "sums.txt", seeds=3, steps=100, out="runs/same"
+)
+print(null_test.pairs[0].verdict)
 
 # %% [markdown]
 # Every variant and seed is an ordinary run in `runs/sums`. The command writes the same as one HTML

@@ -60,8 +60,8 @@ weight_decay = 0.1
 Path("tiny.toml").write_text(tiny, encoding="utf-8")
 
 
-def train(out: str, *launcher: str, setting: str = "seed=1337") -> None:
-    words = ["train", "sums.txt", "--config", "tiny.toml", "--steps", "40", "--out", out]
+def train(folder: str, *launcher: str, setting: str = "seed=1337") -> None:
+    words = ["train", "sums.txt", "--config", "tiny.toml", "--steps", "40", "--out", folder]
     subprocess.run(
         [sys.executable, *launcher, "-m", "pellucid", *words, "--set", setting],
         check=True,
@@ -86,8 +86,10 @@ def losses(run: str) -> list[float]:
     return [event.loss for event in events if isinstance(event, Logged)]
 
 
-for i, (one, two) in enumerate(zip(losses("runs/one"), losses("runs/two"), strict=True), start=1):
-    print(f"update {10 * i}: {one:.5f} and {two:.5f}")
+for i, (loss_of_one, loss_of_two) in enumerate(
+    zip(losses("runs/one"), losses("runs/two"), strict=True), start=1
+):
+    print(f"update {10 * i}: {loss_of_one:.5f} and {loss_of_two:.5f}")
 
 # %% [markdown]
 # Both folders look alike, and every other command works on them.
@@ -100,7 +102,8 @@ for i, (one, two) in enumerate(zip(losses("runs/one"), losses("runs/two"), stric
 # %%
 train("runs/shared", *torchrun, setting="parallel.shard=full")
 difference = max(
-    abs(one - shared) for one, shared in zip(losses("runs/one"), losses("runs/shared"), strict=True)
+    abs(loss - shared_loss)
+    for loss, shared_loss in zip(losses("runs/one"), losses("runs/shared"), strict=True)
 )
 print(f"largest difference of a loss below 1e-3: {difference < 1e-3}")
 

@@ -49,5 +49,5 @@ def _page_parts(cell: dict[str, Any]) -> Iterator[str]:
         if "text/html" in data:
             yield f"<div>{''.join(data['text/html'])}</div>\n"
         else:
-            shown = "".join(output.get("text") or data["text/plain"])
-            yield f"```text\n{shown.rstrip()}\n```\n"
+            text_output = "".join(output.get("text") or data["text/plain"])
+            yield f"```text\n{text_output.rstrip()}\n```\n"

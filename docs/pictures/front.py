@@ -19,8 +19,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
-DATA = HERE / "front.json"
+FOLDER = Path(__file__).parent
+DATA = FOLDER / "front.json"
 SENTENCE = "Return the number of items in a"
 #: The config beside the default one: its optimiser, with a usual rate.
 ADAMW = """base = "nano"
@@ -65,10 +65,10 @@ def measure(folder: Path) -> dict[str, Any]:
 def _run(folder: Path, command: str) -> str:
     words = [sys.executable, "-m", "pellucid", "--color", "always", *shlex.split(command)[1:]]
     surroundings = {**os.environ, "COLUMNS": "80"}
-    done = subprocess.run(words, cwd=folder, env=surroundings, stdout=subprocess.PIPE, text=True)
-    if done.returncode not in (0, 3):
-        raise SystemExit(f"{command} ended with {done.returncode}")
-    return done.stdout
+    process = subprocess.run(words, cwd=folder, env=surroundings, stdout=subprocess.PIPE, text=True)
+    if process.returncode not in (0, 3):
+        raise SystemExit(f"{command} ended with {process.returncode}")
+    return process.stdout
 
 
 def _sentence(folder: Path) -> dict[str, Any]:
@@ -100,8 +100,8 @@ def _attention(trace: Any) -> list[Any]:
 
 def draw(measured: dict[str, Any]) -> dict[str, str]:
     """All pictures as SVG, by their names."""
-    sentence = runpy.run_path(str(HERE / "sentence.py"))["draw"]
-    terminal = runpy.run_path(str(HERE / "terminal.py"))["draw"]
+    sentence = runpy.run_path(str(FOLDER / "sentence.py"))["draw"]
+    terminal = runpy.run_path(str(FOLDER / "terminal.py"))["draw"]
     return {
         "sentence": sentence(measured["sentence"]),
         **{
@@ -116,7 +116,7 @@ def main() -> None:
         measured = measure(Path(folder[0]))
         DATA.write_text(json.dumps(measured, ensure_ascii=False, indent=1) + "\n", "utf-8")
     for name, picture in draw(json.loads(DATA.read_text("utf-8"))).items():
-        (HERE / f"{name}.svg").write_text(picture, "utf-8")
+        (FOLDER / f"{name}.svg").write_text(picture, "utf-8")
 
 
 if __name__ == "__main__":

@@ -56,9 +56,9 @@ def draw(measured: dict[str, Any]) -> str:
         parts.append(
             _label((low + high) / 2 - 8, f"layer {number}", "attention to", "earlier tokens")
         )
-        when = number / len(layers)
+        lit = number / len(layers)
         parts += [
-            _look((columns[key], low), (columns[query], high + 16), share, when, len(layers))
+            _look((columns[key], low), (columns[query], high + 16), share, lit, len(layers))
             for query, row in enumerate(layer)
             for key, share in enumerate(row)
             if key != query and share >= FAINT
@@ -106,7 +106,11 @@ def _box(x: float, y: float, width: float, text: str, kind: str) -> str:
 
 
 def _look(
-    start: tuple[float, float], end: tuple[float, float], share: float, when: float, n_layers: int
+    start: tuple[float, float],
+    end: tuple[float, float],
+    share: float,
+    lit: float,
+    n_layers: int,
 ) -> str:
     """A line from a key below to its query above, with a light that goes along it in its turn."""
     (x, y), (to_x, to_y) = start, end
@@ -118,11 +122,11 @@ def _look(
     )
     if share < BRIGHT:
         return line
-    there = when + 0.9 / n_layers
+    unlit = lit + 0.9 / n_layers
     return (
         f'{line}<circle class="light" r="{2 + 4 * share:.2f}">'
         f'<animateMotion dur="{2 * n_layers}s" repeatCount="indefinite" path="{path}" '
-        f'keyPoints="0;0;1;1" keyTimes="0;{when:.3f};{there:.3f};1" calcMode="linear"/></circle>'
+        f'keyPoints="0;0;1;1" keyTimes="0;{lit:.3f};{unlit:.3f};1" calcMode="linear"/></circle>'
     )
 
 

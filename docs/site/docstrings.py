@@ -16,7 +16,7 @@ from griffe import Class, Extension, Function
 SECTION = re.compile(r"^(Args|Attributes):\n((?:(?:    .*)?\n)*(?:    .*)?)", re.M)
 
 
-class OneByOne(Extension):
+class OneArgumentALine(Extension):
     """Rewrites the docstrings of functions and classes as they are loaded."""
 
     def on_function_instance(self, *, func: Function, **_: Any) -> None:
@@ -31,7 +31,7 @@ class OneByOne(Extension):
 def _rewrite(owner: Function | Class, names: Iterable[str]) -> None:
     if owner.docstring is not None and (valid := set(names)):
         text = owner.docstring.value
-        owner.docstring.value = SECTION.sub(lambda found: spread(found[1], found[2], valid), text)
+        owner.docstring.value = SECTION.sub(lambda match: spread(match[1], match[2], valid), text)
 
 
 def spread(title: str, body: str, names: set[str]) -> str:
@@ -50,7 +50,7 @@ def spread(title: str, body: str, names: set[str]) -> str:
     if entries:
         lines.append(f"{title}:")
     for group, meaning in zip(entries[::2], entries[1::2], strict=True):
-        lines += [f"    {one}: {meaning.strip()}" for one in group.split(", ")]
+        lines += [f"    {argument}: {meaning.strip()}" for argument in group.split(", ")]
     if returned:
         lines += ["", "Returns:", f"    {returned}"]
     return "\n".join([*lines, "", ""])

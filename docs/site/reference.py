@@ -82,12 +82,12 @@ def commands() -> str:
     ]
     for group, modules in GROUPS.items():
         verbs = Parser().add_subparsers(prog="pellucid")
-        listed = VerbList(verbs)
+        verb_list = VerbList(verbs)
         for module in modules:
-            module.add_to(listed)
+            module.add_to(verb_list)
         parts.append(f"## {group}\n")
         parts += [
             f"### {name}\n\n{line}\n\n```text\n{verbs.choices[name].format_help()}```\n"
-            for name, line in listed.lines
+            for name, line in verb_list.lines
         ]
     return "\n".join(parts)

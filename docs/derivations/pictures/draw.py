@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-HERE = Path(__file__).parent
-DEPTH = HERE.parents[2] / "benchmarks" / "results" / "depth.json"
+FOLDER = Path(__file__).parent
+DEPTH = FOLDER.parents[2] / "benchmarks" / "results" / "depth.json"
 STYLE = """<style>
 text { font: 12px system-ui, sans-serif; fill: #5b5d66; }
 .paper { fill: #fcfcfa; } .grid { stroke: #e2e2dd; } .axis { stroke: #5b5d66; fill: none; }
@@ -47,15 +47,15 @@ class Panel:
 
     def place(self, point: Point) -> Point:
         """Where a value lies in the picture; what is outside stays at the rim."""
-        across = (point[0] - self.x[0]) / (self.x[1] - self.x[0])
-        up = (point[1] - self.y[0]) / (self.y[1] - self.y[0])
-        across, up = min(max(across, 0), 1), min(max(up, 0), 1)
-        return self.left + across * self.width, self.top + (1 - up) * self.height
+        x_share = (point[0] - self.x[0]) / (self.x[1] - self.x[0])
+        y_share = (point[1] - self.y[0]) / (self.y[1] - self.y[0])
+        x_share, y_share = min(max(x_share, 0), 1), min(max(y_share, 0), 1)
+        return self.left + x_share * self.width, self.top + (1 - y_share) * self.height
 
     def line(self, points: Iterable[Point], classes: str) -> str:
         """Points joined by a line."""
-        drawn = " ".join(f"{x:.1f},{y:.1f}" for x, y in map(self.place, points))
-        return f'<polyline class="line {classes}" points="{drawn}"/>'
+        coordinates = " ".join(f"{x:.1f},{y:.1f}" for x, y in map(self.place, points))
+        return f'<polyline class="line {classes}" points="{coordinates}"/>'
 
     def mark(self, point: Point, classes: str) -> str:
         """A dot."""
@@ -69,16 +69,16 @@ class Panel:
         return f'<text{style} x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>'
 
     def axes(
-        self, across: Sequence[float], up: Sequence[float], name: Callable[[float], str]
+        self, x_ticks: Sequence[float], y_ticks: Sequence[float], name: Callable[[float], str]
     ) -> str:
         """A frame with ticks."""
         bottom, parts = self.top + self.height, []
-        for tick in up:
+        for tick in y_ticks:
             _, y = self.place((self.x[0], tick))
             parts.append(f'<path class="grid" d="M{self.left:.1f} {y:.1f}h{self.width:.1f}"/>')
             place = f'x="{self.left - 6:.1f}" y="{y + 4:.1f}"'
             parts.append(f'<text {place} text-anchor="end">{name(tick)}</text>')
-        for tick in across:
+        for tick in x_ticks:
             x, _ = self.place((tick, self.y[0]))
             parts.append(f'<path class="axis" d="M{x:.1f} {bottom:.1f}v4"/>')
             parts.append(
@@ -88,12 +88,12 @@ class Panel:
         return "\n".join(parts)
 
 
-def picture(width: int, height: int, title: str, described: str, parts: Iterable[str]) -> str:
+def picture(width: int, height: int, title: str, description: str, parts: Iterable[str]) -> str:
     """A whole SVG, named and described for those who do not see it."""
     return "\n".join([
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="0 0 {width} {height}">',
         f"<title>{escape(title)}</title>",
-        f"<desc>{escape(described)}</desc>",
+        f"<desc>{escape(description)}</desc>",
         STYLE,
         f'<rect class="paper" width="{width}" height="{height}"/>',
         *parts,
@@ -169,18 +169,18 @@ def depth() -> str:
     """Gradient norms by layer: three residual rules, at the start and after training."""
     results = json.loads(DEPTH.read_text("utf-8"))
     parts: list[str] = []
-    for row, when in enumerate(("start", "trained")):
+    for row, stage in enumerate(("start", "trained")):
         for column, (rule, cells) in enumerate(results["cells"].items()):
             up = [-30, -20, -10, 0, 10] if column == 0 else [-3, -2, -1, 0]
             margin = 1 if column == 0 else 0.5
             reach = (up[0] - margin, up[-1] + margin)
             panel = Panel(48 + 235 * column, 40 + 235 * row, 185, 180, (0, 30), reach)
             parts.append(panel.axes([0, 10, 20, 30], up, lambda t: f"1e{t:g}"))
-            words = f"{rule}, {'at the start' if when == 'start' else 'after training'}"
+            words = f"{rule}, {'at the start' if stage == 'start' else 'after training'}"
             parts.append(f'<text x="{panel.left}" y="{panel.top - 10}">{escape(words)}</text>')
-            for number, found in enumerate(cells.values(), start=1):
+            for number, cell in enumerate(cells.values(), start=1):
                 for key, style in (("estimate", "thin dashed"), ("measured", "")):
-                    points = [(i, math.log10(v)) for i, v in enumerate(found[when][key]) if v > 0]
+                    points = [(i, math.log10(v)) for i, v in enumerate(cell[stage][key]) if v > 0]
                     parts.append(panel.line(points, f"{style} s{number}".strip()))
     names = list(next(iter(results["cells"].values())))
     for number, name in enumerate(names, start=1):
@@ -250,7 +250,7 @@ PICTURES: dict[str, Callable[[], str]] = {
 
 def main() -> None:
     for name, draw in PICTURES.items():
-        (HERE / name).write_text(draw(), encoding="utf-8")
+        (FOLDER / name).write_text(draw(), encoding="utf-8")
         print(name)
 
 
