@@ -3,15 +3,15 @@
     python -m benchmarks.attention
     python -m benchmarks.attention --page benchmarks/results/attention-DATE.json
 
-Five kinds: full softmax attention; the same over a window; linear attention; a window beside a
-memory that learns at test time; the same, frozen. Two layers each; d_ff is chosen so that
-parameters match within 1%. What is measured: recall at a distance, held-out loss, and, each in a
-process of its own, tokens per second and peak memory of a training step against length.
+Five kinds: full softmax attention; the same over a window; linear attention; a window together with
+a memory that learns at test time; the same, frozen. Two layers each; d_ff is chosen so that
+parameters match within 1%. It measures recall at a distance, held-out loss, and tokens per second
+and peak memory of a training step against length. Each has its own process.
 
 Comes in: nothing; `--seeds`, `--recall-steps` and the like change the amounts. Goes out: a dated
 JSON file under benchmarks/results/, plots under docs/attention/, and the tables of
-docs/attention.md. What was measured is kept in `--keep` as it comes, and a second call with the
-same amounts goes on from there. The second form draws the page again from results that are there.
+docs/attention.md. It keeps each result in `--keep` at once, and a second call with the same amounts
+continues from there. The second form draws the page again from results that are there.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=8192, help="of a timed training step")
     parser.add_argument("--repetitions", type=int, default=3, help="of a timed training step")
     parser.add_argument("--workers", type=int, default=1, help="that train at the same time")
-    parser.add_argument("--keep", type=Path, help="a folder for what was measured so far")
+    parser.add_argument("--keep", type=Path, help="a folder for the measurements so far")
     parser.add_argument("--page", type=Path, help="draw the page again from these results")
     arguments = parser.parse_args()
     if arguments.page is not None:
@@ -93,7 +93,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def run_once(keep: Path | None, task: dict[str, Any]) -> Any:
-    """What was measured, or what a call before this one kept of the same."""
+    """The measurement of a task, or its kept result from an earlier call."""
     if keep is None:
         return run(task)
     file = keep / ("-".join(re.findall(r"\w+", "-".join(map(str, task.values())))) + ".json")

@@ -5,8 +5,8 @@
 
 Forward and backward of causal attention alone, as the model computes it, on a CPU with one thread,
 in bfloat16 and in float32, over shapes from a character model's to 1,024 keys. The kernels
-alternate in time; medians of processor time, with the quartiles.
-`pellucid.training.kernels` chooses by what was found.
+alternate in time; medians of processor time, with the quartiles. `pellucid.training.kernels`
+chooses by these results.
 
 Nothing comes in. Goes out: a table, and a dated JSON file under benchmarks/results/.
 """

@@ -1,9 +1,9 @@
-r"""What is measured of one kind of attention, in a process of its own.
+r"""The measurements of one kind of attention, in a process of its own.
 
     python -m benchmarks.attention_tasks \
         '{"task": "recall", "kind": "linear", "seeds": [1], "steps": 300}'
 
-Comes in: a task as JSON. Goes out: what was measured, as JSON on standard output.
+Comes in: a task as JSON. Goes out: the measurements, as JSON on standard output.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def build_config(
 def equal_model(
     kind: str, size: dict[str, int], *, vocab_size: int, context_length: int, seed: int
 ) -> Transformer:
-    """The model of a kind, as wide inside as makes its parameters those of softmax."""
+    """The model of a kind, its feed-forward so wide that it has as many parameters as softmax."""
 
     def build(kind: str, d_ff: int) -> Transformer:
         shape = {"vocab_size": vocab_size, "context_length": context_length, "d_ff": d_ff}
@@ -161,7 +161,7 @@ def train(model: Transformer, batches: Iterator[TokenBatch], steps: int) -> floa
 
 
 def pairs_and_questions(rows: int, distance: int, generator: torch.Generator) -> TokenBatch:
-    """`N_PAIRS` keys, each followed by its value; filler; each key again, its value to be told.
+    """`N_PAIRS` keys, each with its value; filler; each key again, to which the model answers.
 
     `distance`: tokens of filler. Keys are asked for in another order; only values are targets.
     """
@@ -232,8 +232,8 @@ def language(*, kind: str, seed: int, steps: int) -> dict[str, Any]:
 def step(*, kind: str, length: int, tokens: int, repetitions: int) -> dict[str, Any]:
     """Tokens per second and peak memory of a training step at a length; the state of generation.
 
-    Seconds are of the processor, on one thread: on a quiet machine those of the clock, and on a
-    shared one not those of others.
+    Seconds are processor time on one thread. On a quiet machine they equal the clock; on a shared
+    machine they leave out the work of others.
     """
     model = equal_model(kind, LANGUAGE, vocab_size=1024, context_length=length, seed=0)
     ids = torch.randint(1024, (tokens // length, length))

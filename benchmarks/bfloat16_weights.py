@@ -3,8 +3,8 @@
     python -m benchmarks.bfloat16_weights
 
 Each seed trains a small model of bytes four times, in turns: with float32 weights, with bfloat16
-weights and a remainder, with bfloat16 weights that are rounded at random, and with bfloat16 weights
-that are rounded to the nearest after each update, which pellucid does not offer. Products are in
+weights and a remainder, and with bfloat16 weights that are rounded at random. The fourth rounds
+bfloat16 weights to the nearest after each update, which pellucid does not offer. Products are in
 bfloat16 in all four. Compared are the held-out losses at the end (in nats per byte, and their
 differences from float32 with the same seed), the bytes of weights, gradients and moments, and the
 processor's time per update.
@@ -143,7 +143,7 @@ def measure_bytes(job: Job) -> dict[str, int]:
 
 
 def difference(runs: list[dict[str, Any]], variant: str) -> dict[str, Any]:
-    """By how much a variant's loss is above that of float32 with the same seed, in nats."""
+    """By how much a variant's loss is above the loss of float32 with the same seed, in nats."""
     by_seed = {(row["variant"], row["seed"]): row["loss_nats"] for row in runs}
     differences = [
         loss - by_seed["float32", seed] for (name, seed), loss in by_seed.items() if name == variant

@@ -2,12 +2,12 @@
 
     python -m benchmarks.budget
 
-Each shape is trained in a fresh process with the allocator settings of the command line. Compared
-are the peak of its resident memory (VmHWM) and `counting.peak_memory`; and the duration that was
-said before the first update, and that which was foretold after `--after` updates, with what they
-took. Memory does not depend on what else the machine does; durations do. Read them from a quiet
-machine, or with `--processor`: then every clock counts the processor's time for this process, where
-waiting for others is not in, and waiting for the disk neither.
+Each shape is trained in a fresh process with the allocator settings of the command line. It
+compares the peak of resident memory (VmHWM) with `counting.peak_memory`. It also compares the
+predicted durations, before the first update and after `--after` updates, with the time that the
+training took. Memory does not depend on what else the machine does; durations do. Read them from a
+quiet machine, or with `--processor`: then every clock counts the processor's time for this process,
+where waiting for others is not in, and waiting for the disk neither.
 
 Comes in: a text file; left out, the sources of Python's standard library. Goes out:
 `results/budget-DATE.json`, and lines. It does not know how either is estimated.
@@ -119,7 +119,7 @@ def trained(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def started(shape: Shape, folder: Path) -> dict[str, Any]:
-    """One update of the model that a shape goes on or learns from."""
+    """One update of the model that a shape starts from or learns from."""
     import pellucid
 
     settings = [*shape.start, "training.evaluate_tokens=512", "training.batch_size=1"]

@@ -1,7 +1,7 @@
 """What `benchmarks.budget` trains: models, objectives, and data of as many tokens as wanted.
 
 Comes in: a text. Goes out: arguments of `pellucid.train`, and files of rows that are cut from the
-text. It does not know what is measured.
+text. It does not know the measurements.
 """
 
 from __future__ import annotations
@@ -41,10 +41,11 @@ Rows = Callable[[Cut, int], dict[str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """What is trained: settings and other arguments of `pellucid.train`.
+    """A training: its settings and other arguments of `pellucid.train`.
 
-    `start` are settings of a model that is trained for one update first, to go on from or, with
-    `teaches`, to learn from. `rows` cuts a row of data from the text; without it the data are text.
+    `start` are settings of a model that is trained for one update first. The training starts from
+    it or, with `teaches`, learns from it. `rows` cuts a row of data from the text; without it the
+    data are text.
     """
 
     settings: tuple[str, ...] = ()

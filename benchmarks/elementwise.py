@@ -4,9 +4,10 @@
 
 Forward and backward in bfloat16 on two threads of a CPU, each right after a product of matrices, as
 in a model: its threads are then awake, and what it made lies in the caches of several cores.
-GPT-2's GELU in C is done by one thread, by a pool of Python's, and by the threads that torch keeps;
-it stands beside torch's, and beside torch's GELU with the error function, which is the model's own.
-The ways alternate in time; medians by the clock. Settings of the allocator are the command line's.
+GPT-2's GELU in C runs on one thread, on a pool of Python's threads, and on the threads that torch
+keeps. The table compares it with torch's, and with torch's GELU with the error function, the
+model's own. The ways alternate in time; medians by the clock. Settings of the allocator are the
+command line's.
 
 Nothing comes in. Goes out: a table, and a dated JSON file under benchmarks/results/.
 """

@@ -4,8 +4,8 @@
     python -m benchmarks.experiments --quick --seeds 5 lora-rank dropout
     python -m benchmarks.experiments --page
 
-The names choose experiments; what the file of the day has of the others stays. Seconds are those of
-the clock, on the threads that torch takes; `load` is the machine's load when an experiment began.
+The names choose experiments; what the file of the day has of the others stays. Seconds are by the
+clock, on the threads that torch takes; `load` is the machine's load when an experiment began.
 
 Comes in: nothing, or names. Goes out: a dated JSON file under benchmarks/results/, and the table of
 docs/experiments.md. The last form writes the table again from the newest file.

@@ -6,11 +6,11 @@
 
 Comes in: a run or a published model; a text that it has not seen. Goes out: a table on standard
 output, a row for each type of matrix, and with --json the readings. Memory is VmHWM, the largest
-resident set, of a fresh process that calls `pellucid generate`: Python, torch, the tokenizer and
-all else included, mapped files too; at its end, how much of it no file has (RssAnon), and its
-share of what processes have in common (Pss). The first start packs the matrices, the second one
-maps them. Times are of other fresh processes, the types in turns; the loss is measured once, in the
-first turn.
+resident set, of a fresh process that calls `pellucid generate`. It includes Python, torch, the
+tokenizer and mapped files. At its end, the benchmark also reads the memory that no file backs
+(RssAnon), and the share of memory that processes have in common (Pss). The first start packs the
+matrices, the second one maps them. Times are of other fresh processes, the types in turns; the loss
+is measured once, in the first turn.
 """
 
 from __future__ import annotations

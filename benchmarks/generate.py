@@ -3,20 +3,20 @@
     python -m benchmarks.generate --nanogpt nanoGPT
 
 One shape, one prompt; each contestant in a process of its own, at work one at a time, in turns
-whose order alternates. What counts are the tokens after the first: reading the prompt and what a
-call costs by itself are left out. Peers: Hugging Face's `generate` in float32 and bf16, with a
-cache that grows and one of fixed size; nanoGPT, which has no cache; litgpt, x-transformers, and
-llama.cpp where it is installed or a checkout is named, by its C API in a loop of C
+whose order alternates. Only tokens after the first count: the time for the prompt and the fixed
+cost of a call are left out. Peers: Hugging Face's `generate` in float32 and bf16, with a cache that
+grows and one of fixed size; nanoGPT, which has no cache; and litgpt and x-transformers. llama.cpp
+takes part if it is installed or a checkout is named. It runs by its C API in a loop of C
 (llama_loop.c), in f32, bf16 and q8_0.
 
 Parity comes first: in float32 nanoGPT, Hugging Face and pellucid with the same weights write the
 same tokens, and so does pellucid with and without compiled code at each precision, or nothing is
-measured. Others say how many of their first tokens are those of float32: they round activations
-too, or have weights of their own draw.
+measured. For the others the table says how many of their first tokens equal float32's: they round
+activations too, or have weights of their own draw.
 
 Comes in: flags. Goes out: a table on standard output, and a dated JSON file under
 benchmarks/results/. The bandwidth of memory is measured between the turns, by reading and adding;
-the share is that of the bytes of matrices that a token has to read.
+the share counts the bytes of matrices that a token has to read.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def main() -> None:
 def contestants(
     shape: Shape, folder: str, prompt: list[int], arguments: argparse.Namespace
 ) -> list[tuple[Contestant, str, bool]]:
-    """Everybody who takes part, its precision, and whether it has the shared weights."""
+    """All contestants, each with its precision, and whether it has the shared weights."""
     contestants: list[tuple[Contestant, str, bool]] = []
     on_cpu = arguments.device == "cpu"
 
@@ -199,7 +199,7 @@ def check_parity(ids: Mapping[str, Sequence[int]]) -> None:
 
 
 def agreement(ids: Mapping[str, Sequence[int]], shared: set[str]) -> dict[str, int]:
-    """How many of the first tokens are those of pellucid in float32, of the same weights."""
+    """How many of the first tokens equal the tokens of pellucid in float32, of the same weights."""
     reference = ids.get("pellucid, float32")
     if reference is None:
         return {}
@@ -259,7 +259,7 @@ def summary(
 
 
 def table(results: Mapping[str, Any]) -> str:
-    """Results as Markdown, below a line that says what was run."""
+    """Results as Markdown, below a line with the command and the machine."""
     rows = results["summary"]
     lines = [
         f"**Writing**: {results['said']}. {machine_line(results)}",

@@ -33,11 +33,11 @@ COMPARED = 24
 
 
 class Writes:
-    """So many tokens after the prompt when called, greedily; what it is stands in `facts`.
+    """So many tokens after the prompt when called, greedily; `facts` describes it.
 
-    Beside what the turn took it finds the seconds of the tokens after the first: those of as many
-    as were asked for and one more, less those of one. So reading the prompt is left out, and what a
-    call costs by itself.
+    A turn also gives the seconds of the tokens after the first: the time of one token more than was
+    asked for, minus the time of one token. So the time for the prompt and the fixed cost of a call
+    are left out.
     """
 
     def __init__(self, write: Callable[[list[int], int], list[int]], prompt: list[int]) -> None:

@@ -8,7 +8,7 @@
 2. agree: the same few updates on the CPU and on the device, in float32 without TensorFloat32, by
    preset and objective, without dropout, whose numbers each device draws itself. Losses must agree
    to 1e-4; to 2e-3 for Muon, which orthogonalises in bfloat16.
-3. train, generate, ranks: the GPU tables of docs/performance.md, beside nanoGPT compiled, Hugging
+3. train, generate, ranks: the GPU tables of docs/performance.md, with nanoGPT compiled, Hugging
    Face and the card's own limits; each checks its own parity first. pellucid trains with and
    without a compiled loss.
 4. page: the tables are written.
@@ -48,7 +48,7 @@ _NO_DROPOUT = {
     "decoder": ["model.decoder.dropout=0"],
     "both": ["model.encoder.dropout=0", "model.decoder.dropout=0"],
 }
-#: What is trained on both: the choices of `pellucid.train`.
+#: The trainings that run on both: the choices of `pellucid.train`.
 AGREE = {
     "next token": {"preset": "nano", "settings": [*_ADAMW, *_NO_DROPOUT["decoder"]]},
     "experts": {"preset": "nano-experts", "settings": [*_ADAMW, *_NO_DROPOUT["decoder"]]},

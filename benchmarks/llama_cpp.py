@@ -1,7 +1,7 @@
-"""llama.cpp by its C API, called in a loop from C: no binding stands between.
+"""llama.cpp by its C API, called in a loop from C, without a binding in between.
 
 Comes in: a GGUF file; where llama.cpp is, as an installed llama-cpp-python or a checkout that was
-built. Goes out: a function that writes tokens. Where there is none, or no C compiler, it says so.
+built. Goes out: a function that writes tokens. If llama.cpp or a C compiler is missing, it says so.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _installed() -> Path | None:
     spec = importlib.util.find_spec("llama_cpp")
     if spec is None or spec.origin is None:
         return None
-    # its wheel puts the headers beside the package
+    # its wheel puts the headers next to the package
     package = Path(spec.origin).parent
     return package.parent if (package.parent / "include" / "llama.h").is_file() else package
 

@@ -2,12 +2,12 @@
 
     python -m benchmarks.loss
 
-Forward and backward of one loss, with gradients of the states and of the head's matrix: torch's
-`linear` and `cross_entropy` (in bf16 with the logits in float32, as Hugging Face's models have it),
-the same compiled (`--compiled`), torch's own `linear_cross_entropy` with its default chunks and
-with chunks of 512 rows, and pellucid's. Each in a process of its own with the system's allocator as
-it is, or all with the settings of pellucid's command line (`--settled`); at work one at a time, in
-turns whose order alternates, first in one dtype, then in the other.
+Forward and backward of one loss, with gradients of the states and of the head's matrix. The losses
+are torch's `linear` and `cross_entropy` (in bf16 with the logits in float32, as Hugging Face's
+models have it) and the same compiled (`--compiled`). Then torch's own `linear_cross_entropy` with
+its default chunks and with chunks of 512 rows, and pellucid's. Each runs in its own process with
+the system's allocator as it is, or all with the settings of pellucid's command line (`--settled`).
+They work one at a time, in turns whose order alternates, first in one dtype, then in the other.
 
 All are given the same numbers, which bf16 can hold exactly, and are compared with a reference in
 float64: the loss itself, and the gradients (in full of the states, of 512 rows of the matrix).
@@ -130,7 +130,7 @@ def warmed(workers: Sequence[Worker], allocator_settled: bool) -> dict[str, Turn
     """The first update of each.
 
     What keeps its memory does three more: it comes to rest after a few. The limits, which come
-    first, keep none; those of ten seconds and more are not waited for.
+    first, keep none; workers that take ten seconds and more are not warmed up.
     """
     first = {worker.name: worker.work(1) for worker in workers}
     for worker in workers[1:]:

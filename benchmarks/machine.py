@@ -1,10 +1,10 @@
 """What a benchmark ran on, and how fast that is at best: matrix products, and reading memory.
 
-A share of a machine's limit means something only beside a limit that was measured in the same run,
-so `limits` is a contestant like the others (see `benchmarks.workers`): it takes turns with them.
+A share of a machine's limit means something only if the limit was measured in the same run, so
+`limits` is a contestant like the others (see `benchmarks.workers`): it takes turns with them.
 
-Comes in: nothing, or a device. Goes out: names, versions, and the limits. It does not know what is
-compared with them.
+Comes in: nothing, or a device. Goes out: names, versions, and the limits. It does not know the
+other contestants.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def commit(checkout: Path) -> str:
 def header(
     module: str, parser: argparse.ArgumentParser, arguments: argparse.Namespace
 ) -> dict[str, Any]:
-    """What stands above every file of results; `arguments` have the number of `threads`."""
+    """The head of every file of results; `arguments` have the number of `threads`."""
     return {
         "date": datetime.now().strftime("%Y-%m-%d"),
         "command": shlex.join(("python", "-m", module, *flags_of(parser, arguments))),
@@ -100,9 +100,9 @@ def header(
 
 
 def flags_of(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> list[str]:
-    """The flags that are not as they are by default, as anybody would give them again.
+    """The flags that differ from their defaults, as a user would type them.
 
-    Of a path its last name: where it stood is this machine's affair.
+    Of a path only its last name: its folder belongs to this machine.
     """
     flags: list[str] = []
     for name, value in vars(arguments).items():

@@ -68,7 +68,7 @@ class Mutant:
 
 
 def _expressions(node: ast.expr) -> Iterator[str]:
-    """What may stand in the place of an expression."""
+    """The replacements of an expression."""
     match node:
         case ast.Compare(ops=[operator], left=left, comparators=comparators):
             yield ast.unparse(ast.Compare(left, [COMPARISONS[type(operator)]()], comparators))
@@ -90,7 +90,7 @@ def _expressions(node: ast.expr) -> Iterator[str]:
 
 
 def _statements(node: ast.stmt) -> Iterator[tuple[ast.AST, str]]:
-    """Pieces of a statement, and what may stand in their place."""
+    """Pieces of a statement, and their replacements."""
     match node:
         case ast.If(test=test) | ast.While(test=test):
             if not isinstance(test, ast.Compare | ast.UnaryOp):

@@ -61,7 +61,7 @@ NEAREST = {
         "tests/checkpoints/test_published_outputs.py",
     ),
 }
-#: Tests outside a room's folder that hold what is in the room.
+#: Tests outside a room's folder that test the room.
 TESTS_OF_OTHER_ROOMS = {"checkpoints": ["tests/saved_runs/test_half_precision.py"]}
 #: Processor seconds after which a test, or the start of all of them, counts as one that does not
 #: end. One that only waits has five times as long, by the clock.
@@ -144,8 +144,8 @@ def room_tests(file: str) -> list[str]:
 def _by_closeness(file: str) -> list[str]:
     """The test files of a room: first one that mirrors the source file, then those that name it.
 
-    Names are those of the file's functions and classes. Each counts by the share of its uses that a
-    test file has: one that all tests use says little.
+    Names are the names of the file's functions and classes. Each counts by the share of its uses
+    that a test file has: one that all tests use says little.
     """
     room = file.partition("/")[0]
     source = (ROOT / "src" / "pellucid" / file).read_text(encoding="utf-8")
@@ -297,7 +297,7 @@ def measure(mutants: Sequence[Mutant], seconds: float | None = None) -> list[Out
         raise SystemExit(
             "pellucid is loaded, so the children would not see a mutant: use the command"
         )
-    # children that run beside other work must not fight over the cores
+    # children must not compete with other work for the cores
     os.environ["OMP_NUM_THREADS"] = "1"
     # loaded once for all children; nothing of ours, which is read anew for each mutant
     import hypothesis  # noqa: F401

@@ -91,7 +91,7 @@ def timed(sides: dict[str, Callable[[], object]], repeats: int) -> dict[str, lis
 
 
 def measure_norm(shape: tuple[int, ...], repeats: int) -> dict[str, Any]:
-    """The norm by itself, in float32, as the models use it; and both as plain lines of torch."""
+    """The norm alone, in float32, as the models use it; and both as plain lines of torch."""
     torch.manual_seed(0)
     x, grad = torch.randn(shape, requires_grad=True), torch.randn(shape)
     gain, bias = nn.Parameter(torch.ones(shape[-1])), nn.Parameter(torch.zeros(shape[-1]))

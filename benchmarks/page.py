@@ -3,10 +3,10 @@
     python -m benchmarks.page --run runs/my-run
     python -m benchmarks.page --run path/to/gpt2 --rounds 3 --html
 
-Each round opens the sentence anew: its first view (layers, next token, first chapter), the backward
-pass if the model is small enough for a page to run it at once, and then every chapter in the order
-of the story, at one layer and head. Loading the weights is timed apart. `--html` times the one-file
-page too, in its default form.
+Each round opens the sentence anew. It asks for the first view (layers, next token, first chapter),
+and for the backward pass if the model is small enough for a page to run it at once. Then it asks
+for every chapter in the order of the story, at one layer and head. Loading the weights is timed
+apart. `--html` times the one-file page too, in its default form.
 
 Comes in: flags. Goes out: a table on standard output, and a dated
 JSON file under benchmarks/results/.
@@ -73,7 +73,7 @@ def main() -> None:
 
 
 def timed(call: Callable[[], Any]) -> tuple[tuple[float, float], Any]:
-    """The milliseconds of a call, those of all processors in it, and its result."""
+    """The milliseconds of a call by the clock and of all processors, and its result."""
     wall, cpu = time.perf_counter(), time.process_time()
     result = call()
     return ((time.perf_counter() - wall) * 1e3, (time.process_time() - cpu) * 1e3), result

@@ -75,7 +75,7 @@ def x_transformers_model(shape: Shape) -> Any:
         max_seq_len=shape.length,
         attn_layers=layers,
         tie_embedding=True,
-        # as everybody's: its own would shrink the logits
+        # the same as the others': its own would shrink the logits
         tie_embedding_scale=1.0,
     )
     initialise_as_gpt2(model)

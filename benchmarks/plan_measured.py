@@ -2,9 +2,9 @@
 
     python -m benchmarks.plan_measured
 
-Shapes of `benchmarks.budget_shapes` are trained in their own processes. The time is that of the
-processor for the process, so other work on the machine disturbs it little; it still shares caches
-and memory with that work. Four shapes gave the constants of the kind `cpu`; the others did not.
+Shapes of `benchmarks.budget_shapes` are trained in their own processes. The time is the processor
+time of the process, so other work on the machine disturbs it little; it still shares caches and
+memory with that work. Four shapes gave the constants of the kind `cpu`; the others did not.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def newest(name: str) -> dict[str, Any]:
 
 
 def tables() -> dict[str, str]:
-    """Each table by the name between whose marks it stands."""
+    """Each table by the name of its marks in the page."""
     published_results, measured = newest("plan"), newest("plan-cpu")
     return {
         "published": published(published_results["rows"]),

@@ -1,7 +1,7 @@
 """A plot as a file of SVG: series of points with their spread, on axes that may be logarithmic.
 
 Comes in: series. Goes out: SVG as text, in light and dark as the reader's system asks. It does not
-know what was measured.
+know the meaning of the values.
 """
 
 from __future__ import annotations

@@ -4,12 +4,12 @@
     python -m benchmarks.recipe_choices --preset small --updates 120 --only rates
 
 Each run is a preset of ours with a few settings changed, trained for as many tokens as the preset
-unchanged with the same seed, on the documentation in Python's standard library: the default corpus,
-which is not among the texts that `benchmarks.quality` reports on. What counts is the difference of
-held-out bits per byte, run by run of the same seed; differences within their own spread are none.
-Equal tokens are not equal time: the file has the processor time of an update, to be compared within
-one sitting alone. The runs are short (the schedule comes to its end within them), so they say what
-helps early.
+unchanged with the same seed. Its text is the documentation in Python's standard library: the
+default corpus, which is not among the texts that `benchmarks.quality` reports on. What counts is
+the difference of held-out bits per byte, run by run of the same seed; differences within their own
+spread are none. Equal tokens are not equal time: the file has the processor time of an update, to
+be compared within one sitting alone. The runs are short (the schedule comes to its end within
+them), so they say what helps early.
 
 What a file of results has already is not trained again: more seeds and more changes are added to it
 later. A run is known by its whole config, so that a preset that has changed is a new baseline.
@@ -221,7 +221,7 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=150, help="of the preset's own batch")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--only", nargs="+", default=[""], help="beginnings of changes")
-    parser.add_argument("--results", type=Path, help="go on with this file (default: today's)")
+    parser.add_argument("--results", type=Path, help="continue with this file (default: today's)")
     parser.add_argument("--show", action="store_true", help="train nothing, show the table")
     arguments = parser.parse_args()
     keep_freed_memory()

@@ -5,12 +5,12 @@
 
 Updates of pellucid (not watched) around one shape, one number changed at a time, each point in a
 process of its own; all points of an axis take turns whose order alternates, with the machine's
-limits among them. Beside each speed stands what arithmetic says: FLOPs of the update over the
-measured peak of matrix products. Beside each peak of memory, what `pellucid.counting` counts:
-weights, gradients, moments, and activations.
+limits among them. The table compares each speed with arithmetic: FLOPs of the update over the
+measured peak of matrix products. It compares each peak of memory with the count of
+`pellucid.counting`: weights, gradients, moments, and activations.
 
 Lengths share one number of tokens an update. A corpus is generated, written, and goes through
-pellucid's own preparation as bytes, up to 1 GB; what is timed are updates on it, which should not
+pellucid's own preparation as bytes, up to 1 GB. The times are of updates on it, which should not
 depend on its size.
 
 Comes in: flags. Goes out: tables on standard output, and a dated JSON file under

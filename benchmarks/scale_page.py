@@ -29,7 +29,7 @@ def tables(results: Mapping[str, Any]) -> dict[str, str]:
 
 
 def page(results: Mapping[str, Any]) -> str:
-    """All tables, each with its two plots, as they stand in docs/performance.md."""
+    """All tables, each with its two plots, as in docs/performance.md."""
     parts = [tables(results)["machine"]]
     for axis, result in results["axes"].items():
         parts.append(table(axis, result))

@@ -102,7 +102,7 @@ SHAPES = {
         Shape("between", vocab=4096, length=128, batch=8, layers=4, heads=4, width=256),
         Shape("mid", vocab=50_257, length=256, batch=8, layers=6, heads=6, width=384),
         Shape("gpt2", vocab=50_257, length=256, batch=2, layers=12, heads=12, width=768),
-        # padded as nanoGPT pads it, which GPUs like better; for everybody
+        # padded as nanoGPT pads it, which GPUs like better; for all contestants
         Shape("gpt2-1024", vocab=50_304, length=1024, batch=16, layers=12, heads=12, width=768),
     )
 }

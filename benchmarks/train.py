@@ -4,20 +4,20 @@
     python -m benchmarks.train --nanogpt nanoGPT --device cuda
 
 One shape, one batch, the same ids, the same clipping and AdamW for all; each contestant in a
-process of its own, at work one at a time, in turns whose order alternates. Peers at their best
+process of its own, at work one at a time, in turns whose order alternates. Peers run at their best
 settings: nanoGPT as its scripts have it (float32 on a CPU, its only mode there); Hugging Face's
-GPT-2 in float32 and in bf16, the latter also with the settings that pellucid's command line gives
-its own process; litgpt and x-transformers in float32 and bf16. `--compiled` adds torch.compile on a
-CPU; on CUDA everybody is compiled.
+GPT-2 in float32 and in bf16; litgpt and x-transformers in float32 and bf16. Hugging Face's in bf16
+also runs with the settings that pellucid's command line gives its own process. `--compiled` adds
+torch.compile on a CPU; on CUDA all are compiled.
 
-Parity comes first: the same weights go into nanoGPT, Hugging Face's model and pellucid, and their
-float32 losses on the first two rows must agree to 1e-4, those in bf16 to 2e-2, or nothing is
-measured. litgpt and x-transformers cannot take these weights (rotary positions; other projections):
-they must multiply a token with as many weights, and the table shows their first loss beside ln V.
+Parity comes first. The same weights go into nanoGPT, Hugging Face's model and pellucid. Their
+float32 losses on the first two rows must agree to 1e-4, and in bf16 to 2e-2, or nothing is
+measured. litgpt and x-transformers cannot take these weights (rotary positions; other projections).
+They must multiply a token with as many weights, and the table compares their first loss with ln V.
 
 Comes in: flags. Goes out: a table on standard output, and a dated JSON file under
 benchmarks/results/. Building, checking and a first turn are left out of the times. On CUDA all are
-built and warmed up at the same time, most of which is a processor's work.
+built and warmed up at the same time, because most of this is a processor's work.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def shapes(arguments: argparse.Namespace) -> list[Shape]:
 
 
 def contestants(shape: Shape, folder: Path, arguments: argparse.Namespace) -> list[Contestant]:
-    """Everybody who takes part, peers first."""
+    """All contestants, peers first."""
     device = arguments.device
     setup = {"shape": as_json(shape), "folder": str(folder), "device": device}
     cuda = device == "cuda"
@@ -220,7 +220,7 @@ def check_sizes(facts: dict[str, dict[str, Any]], shape: Shape) -> None:
 
 
 def check_memory(shape: Shape, n_contestants: int, available: int) -> None:
-    """Whether everybody fits into memory at once: weights, gradients and two moments each.
+    """Whether all contestants fit into memory at once: weights, gradients and two moments each.
 
     Raises:
         SystemExit: they do not.

@@ -36,7 +36,7 @@ Loss = Callable[[Any, Tensor, Tensor], Tensor]
 
 
 class Updates:
-    """So many updates of a model when called; what it is stands in `facts`."""
+    """So many updates of a model when called; `facts` describes it."""
 
     def __init__(
         self,
@@ -160,7 +160,7 @@ def x_transformers(*, shape: dict[str, Any], folder: str, device: str, **setting
 
 
 def plain(model: nn.Module, loss: Loss, shape: Shape, folder: str, **settings: Any) -> Updates:
-    """With AdamW as everybody has it: fused, matrices and tables decay, vectors do not."""
+    """With AdamW as all have it: fused, matrices and tables decay, vectors do not."""
     groups = [
         {"params": [p for p in model.parameters() if p.ndim >= 2], "weight_decay": WEIGHT_DECAY},
         {"params": [p for p in model.parameters() if p.ndim < 2], "weight_decay": 0.0},
@@ -170,6 +170,6 @@ def plain(model: nn.Module, loss: Loss, shape: Shape, folder: str, **settings: A
 
 
 def allow_tf32(device: str) -> None:
-    """What is left in float32 on a GPU, in its fast mode, as nanoGPT's script has it."""
+    """Products that stay in float32 on a GPU use its fast mode, as in nanoGPT's script."""
     if device == "cuda":
         torch.set_float32_matmul_precision("high")

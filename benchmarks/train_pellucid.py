@@ -44,7 +44,7 @@ from pellucid.vitals import watcher
 
 
 class Updates:
-    """So many updates of a job when called; what it is stands in `facts`."""
+    """So many updates of a job when called; `facts` describes it."""
 
     def __init__(self, job: Job, watching: dict[str, Any] | None) -> None:
         self.job, self.step = job, 0
@@ -69,8 +69,8 @@ class Updates:
             self.observe = self.begin()
         loss = torch.zeros(())
         for _ in range(steps):
-            # told before the next update, not after the last: the clock of those who watch stands
-            # still between them, and so while others have their turn
+            # called before the next update, not after the last: between the two the clock of the
+            # watcher is stopped, and stays so while others have their turn
             self.observe(events.StepFinished(step=self.step))
             loss = self.update()
         return {"loss": float(loss), "watching": self.cost()}
@@ -156,7 +156,7 @@ def job_of(
     compiled: bool,
     compiled_loss: bool = False,
 ) -> Job:
-    """What the loop would be handed, without evaluations, samples and checkpoints."""
+    """The job of the loop, without evaluations, samples and checkpoints."""
     place = torch.device(device)
     model = model.to(place).train()
     precision = find_precision("auto", place)

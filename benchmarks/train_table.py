@@ -63,7 +63,7 @@ def tables(results: Mapping[str, Any]) -> str:
 
 
 def table(results: Mapping[str, Any], name: str) -> str:
-    """A shape's results as Markdown, below a line that says what was run."""
+    """A shape's results as Markdown, below a line with the command and the machine."""
     result = results["shapes"][name]
     rows = result["summary"]
     pellucid_row = next(

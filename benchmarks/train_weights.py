@@ -1,4 +1,4 @@
-"""The weights that nanoGPT, Hugging Face's model and pellucid all begin with, and those of others.
+"""The weights that nanoGPT, Hugging Face's model and pellucid share, and other peers' weights.
 
 Comes in: a shape and a folder, or a model. Goes out: a Hugging Face directory, tensors by name, or
 a model that is filled. It does not know who trains it.

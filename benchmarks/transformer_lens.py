@@ -6,10 +6,11 @@
 
 Its pins do not fit ours, so it runs in an environment of its own, on the weights that we write to a
 file. Version 4 has no HookedTransformer, and the numpy that 3 pins does not fit its own pyarrow: so
-the second line. Compared are a model in the shape of GPT-2, one in the shape of Llama, and two
-layers of attention alone, with random weights wide enough that nothing is nearly flat: the logit
-attribution of every part at the last token, and the logit difference after patching each head (at
-all tokens) and each feed-forward (at each token) from another text.
+the second line. It compares a model in the shape of GPT-2, one in the shape of Llama, and two
+layers of attention alone, with random weights wide enough that nothing is nearly flat. For each it
+compares the logit attribution of every part at the last token. It also compares the logit
+difference after patching each head (at all tokens) and each feed-forward (at each token) from
+another text.
 
 Comes in: flags. Goes out: the largest differences on standard output, and a dated JSON file with
 `--out`. Exit code 1 if one is above 1e-4.

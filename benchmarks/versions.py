@@ -2,9 +2,9 @@
 
     python -m benchmarks.versions BEFORE_PYTHON --rounds 7 --json out.json
 
-BEFORE_PYTHON is the Python of an environment that holds the older version; the newer one is that
-of the Python that runs this. Each command is a whole process, as a user starts it. The two take
-turns, the order alternates, and what counts is the ratio of each round: by the clock, and by the
+BEFORE_PYTHON is the Python of an environment that holds the older version; the Python that runs
+this has the newer one. Each command is a whole process, as a user starts it. The two take turns,
+the order alternates, and what counts is the ratio of each round: by the clock, and by the
 processor's time, which other processes of the machine disturb less.
 """
 

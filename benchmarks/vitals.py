@@ -5,10 +5,10 @@
 Whole updates of pellucid, optimiser's step included, not watched and watched in two ways, each in a
 process of its own, in turns whose order alternates:
 
-- the free tier: what is known anyway (loss, gradient norm, learning rate) is judged, and after the
-  first update no look is ever paid for;
+- the free tier judges numbers that are known anyway (loss, gradient norm, learning rate), and takes
+  no looks after the first update.
 - the default: looks at gradients every 10 updates and at the model's inside every 25, within 2% of
-  the training's time;
+  the training's time.
 - with `--unbounded`, the same looks whatever they cost.
 
 Three shapes, from an update of 20 ms to one of a second. A turn is long enough to hold looks of

@@ -1,16 +1,16 @@
-"""One contestant in a process of its own: it works when it is told to, and says how long it took.
+"""One contestant in a process of its own: it works on request, and says how long it took.
 
     python -m benchmarks.worker '{"make": "benchmarks.machine:limits", "setup": {}}'
 
 Allocator, threads and compiler settings belong to a whole process, so contestants that differ in
 them cannot share one. `make` names a function; called with `setup` it returns a function of a
-number of steps, which does that many and returns what it found (a loss, say). What its attribute
-`facts` holds, if it has one, is told first.
+number of steps, which does that many and returns what it found (a loss, say). It sends its
+attribute `facts` first, if it has one.
 
 Comes in: on the command line what to make; on standard input one line of JSON per turn. Goes out:
 on standard output one line of JSON per turn: seconds by the clock and of the processor, the peak
-memory of its turns so far, and what was found. What the contestant prints goes to standard error.
-It does not know who else takes part.
+memory of its turns so far, and the contestant's numbers. What the contestant prints goes to
+standard error. It does not know who else takes part.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def cuda() -> Any:
 
 
 def wait() -> None:
-    """Until the device has done what it was told."""
+    """Wait until the device has done its work."""
     device = cuda()
     if device is not None:
         device.synchronize()
@@ -104,7 +104,7 @@ def peak() -> int:
 
 
 def forget_peak() -> None:
-    """From here on the peak is that of the turns, not of building and checking."""
+    """From here on, the peak counts the turns only, not building and checking."""
     device = cuda()
     if device is None:
         with open("/proc/self/clear_refs", "w", encoding="ascii") as file:

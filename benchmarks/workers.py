@@ -1,8 +1,8 @@
 """Contestants in processes of their own, at work one at a time, in turns whose order alternates.
 
-What else a shared machine does changes slowly beside a turn, and hits all contestants of a round
-alike. So what counts is the median over turns, and for two contestants the median of their ratios,
-round by round.
+Other load on a shared machine changes slowly compared with a turn, and hits all contestants of a
+round alike. So what counts is the median over turns, and for two contestants the median of their
+ratios, round by round.
 
 Comes in: contestants. Goes out: their turns, medians and ratios. It does not know what they do: see
 `benchmarks.worker`, which is the other end of the pipe.
@@ -32,9 +32,9 @@ _SETTINGS = (
 
 @dataclass(frozen=True)
 class Contestant:
-    """A name for the tables; what is made, with which JSON values; and its process's settings.
+    """A name for the tables; the function that makes it, and its JSON values; process settings.
 
-    `settled`: with the settings that pellucid's command line gives its process.
+    `allocator_settled`: with the settings that pellucid's command line gives its process.
     """
 
     name: str
@@ -101,7 +101,7 @@ class Worker:
         print(json.dumps({"steps": steps}), file=self._process.stdin, flush=True)
 
     def end(self) -> Turn:
-        """The turn that it was told to take."""
+        """The turn that it was asked to take."""
         return Turn(**self._answer())
 
     def close(self) -> None:
@@ -123,7 +123,7 @@ class Worker:
 
 
 def environment(variables: Mapping[str, str], threads: int) -> dict[str, str]:
-    """The environment without anybody's settings of allocator and threads, but for their number."""
+    """The environment without settings of allocator and threads, but with the number of threads."""
     own_variables = {
         name: value for name, value in variables.items() if not name.startswith(_SETTINGS)
     }
@@ -180,7 +180,7 @@ def seconds(turns: Iterable[Turn], clock: str = "wall") -> float:
 
 
 def ratio(turns: Sequence[Turn], reference: Sequence[Turn], clock: str = "wall") -> float:
-    """How many times as long a step of `of` takes as one of `to`: the median over rounds."""
+    """How many times as long a step of `turns` takes as one of `reference`: median over rounds."""
     return statistics.median(ratios(turns, reference, clock))
 
 

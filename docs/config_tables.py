@@ -69,7 +69,7 @@ def draw(page: str) -> str:
 
 
 def kinds_of(names: str) -> list[Kind]:
-    """The classes that a mark names, with those of its unions."""
+    """The classes that a mark names, and the classes of its unions."""
     values = [getattr(pellucid.config, name) for name in names.split(", ")]
     return [kind for value in values for kind in typing.get_args(value) or (value,)]
 
@@ -105,7 +105,7 @@ def kinds_table(kinds: list[Kind], anchors: Anchors) -> list[str]:
 
 
 def fields_text(kinds: list[Kind], anchors: Anchors) -> list[str]:
-    """A row for each key of the kinds; what is said alike is said once.
+    """A row for each key of the kinds; keys with equal texts share one row.
 
     The docstring of a kind comes first if it is alone. Of several kinds, those with a section of
     their own are left out.

@@ -5,9 +5,9 @@
     python -m benchmarks.diagnosis freeze                          hashes of thresholds and code
     python -m benchmarks.diagnosis evaluate --out DIR              record eval, repair, judge, page
 
-A unit is one training that is seen once, live, with no healthy twin beside it: `check` before the
-first update, `watch` during it, `diagnose` at any time. Records are kept apart from verdicts, so
-that judging takes seconds and training is not repeated.
+A unit is one live training, without a healthy twin to compare with: `check` before the first
+update, `watch` during it, `diagnose` at any time. Records are kept apart from verdicts, so that
+judging takes seconds and training is not repeated.
 
 Comes in: nothing. Goes out: records under DIR, a dated JSON file under benchmarks/results/, and
 docs/diagnosis-benchmark.md.
@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def evaluate(folder_of_splits: Path, processes: int, others: str | None) -> None:
-    """The whole of the evaluation, in one go; what is there is not made again."""
+    """The whole evaluation, in one go; existing records are not made again."""
     frozen = check_frozen()
     folder = folder_of_splits / "eval"
     record_split("eval", folder, processes)

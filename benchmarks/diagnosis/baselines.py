@@ -1,4 +1,4 @@
-"""Free rules beside ours, on the same records: published thresholds, and the same with others.
+"""Free rules on the same records as pellucid: published thresholds, and the same with others.
 
 Comes in: records. Goes out: for each rule its false alarms and its recall. Tools of other people
 and a learned classifier are run by `peers` and `learned`, and join the table here.

@@ -27,9 +27,8 @@ class Fault:
 
     `accepted` are the codes that are right answers. `tuning` and `judging` are its levels: of the
     runs that thresholds are chosen on, and of those that are reported. `base` names the healthy
-    variant it is put into. `onset` is the update it begins at, 0 if before the first; `place` is
-    found in the place that is named, where there is one. `repairable`: a change of config undoes
-    it.
+    variant it is put into. `onset` is the update it begins at, 0 if before the first; `place` is a
+    pattern of the named place, if a place is named. `repairable`: a change of config undoes it.
     """
 
     name: str
@@ -46,7 +45,7 @@ class Fault:
     repairable: bool = False
 
     def levels(self, split: str) -> tuple[Level, Level]:
-        """Those of a split."""
+        """The levels of a split."""
         return self.tuning if split == "dev" else self.judging
 
 

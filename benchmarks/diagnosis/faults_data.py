@@ -29,7 +29,7 @@ def _shifted_labels(ids: Tensor, shift: int) -> Tensor:
 
 
 def _shifted(shift: int) -> Any:
-    """Labels stand `shift` places on, by the data or by what the loss does with them."""
+    """Labels are shifted by `shift` places, in the data or in the loss function."""
 
     def inject(t: Training, level: str) -> None:
         if level == "data":
@@ -75,7 +75,7 @@ def _few_labels(t: Training, share: float) -> None:
 
 
 def tokenizer(**changes: Any) -> Any:
-    """As much of a tokenizer as anybody asks for."""
+    """The attributes of a tokenizer that checks read."""
     defaults = {"pad_token_id": PAD, "eos_token_id": END, "unk_token_id": UNKNOWN, "vocab_size": 96}
     return SimpleNamespace(**(defaults | changes))
 

@@ -1,4 +1,4 @@
-"""Faults of the loop: what is called when, and by which optimiser.
+"""Faults of the loop: wrong calls, at wrong times, or by the wrong optimiser.
 
 Comes in: nothing. Goes out: a list of classes.
 """
@@ -70,7 +70,7 @@ def _parts_summed(run: config.Run, arch: Arch, parts: int) -> config.Run:
 
 
 def _not_divided(t: Training, parts: int) -> None:
-    """Each part's loss counts whole, in the gradient and in what is reported."""
+    """Each part's loss counts whole, in the gradient and in the reported loss."""
     usual: Loss = t.loss
     t.loss = lambda logits, labels: parts * usual(logits, labels)
 

@@ -77,7 +77,7 @@ def _underflow(t: Training, scale: float) -> None:
 
 
 def _overflow(t: Training, start: int) -> None:
-    """The scale doubles and nobody looks whether gradients still fit into float16."""
+    """The scale doubles without a check that gradients still fit into float16."""
 
     def round_gradients(t: Training, update: int) -> None:
         scale = 2.0 ** (10 + max(0, update - start))

@@ -1,4 +1,4 @@
-"""A split judged: every record's verdict against what is true, and what the free tools say of it.
+"""A split judged: every record's verdict against the truth, and the answers of the free tools.
 
 Comes in: a folder of records. Goes out: numbers, a table for people, a dated file. It trains
 nothing.
@@ -37,7 +37,7 @@ def records_in(folder: Path) -> list[Record]:
 def judged(
     record: Record, healthy_bands: Mapping[tuple[str, str], Band], *, with_time: bool = True
 ) -> Judged:
-    """One record against what is true."""
+    """One record against the truth."""
     answer, job = verdict(record, with_time=with_time), job_of(record)
     return Judged(
         job=job,
@@ -62,7 +62,7 @@ def judge_split(
     """Every number of a split."""
     records = records_in(folder)
     healthy_bands = bands(records)
-    # of a split that is still being recorded: what there is no healthy run for yet
+    # while a split is still being recorded, leave out records without a healthy run to compare with
     records = [
         record
         for record in records

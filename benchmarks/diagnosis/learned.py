@@ -6,7 +6,8 @@
 In an environment of its own, without torch. It is taught the development runs, with their classes,
 and asked about the others. `judge` has to have been run on both before: it writes `labels.json`.
 
-Comes in: two folders. Goes out: `learned.json` in the second, which `judge` lays beside ours.
+Comes in: two folders. Goes out: `learned.json` in the second, which `judge` puts next to pellucid's
+results.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from benchmarks.diagnosis.outcomes import Outcome
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """A run, what was said of it, and what is true. `outcome` is None of healthy runs."""
+    """A run, the answer about it, and the truth. `outcome` is None of healthy runs."""
 
     job: Job
     codes: tuple[str, ...]
@@ -82,7 +82,7 @@ def measured(runs: Sequence[Judged]) -> dict[str, Any]:
 
 
 def by_class(runs: Iterable[Judged]) -> dict[str, dict[str, Any]]:
-    """For each class: how many count, are detected and named, and what was said instead."""
+    """For each class: how many count, are detected and named, and the wrong answers."""
     runs_by_class: dict[str, list[Judged]] = {}
     for run in runs:
         if not run.healthy:

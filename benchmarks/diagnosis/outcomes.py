@@ -1,7 +1,7 @@
 """What a fault did: harmful, latent or harmless, by the loss of the true task on held-out rows.
 
 Comes in: records. Goes out: a word for each, and the healthy band it was compared with. It does not
-know what was diagnosed.
+know the diagnoses.
 """
 
 from __future__ import annotations

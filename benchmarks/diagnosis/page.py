@@ -21,7 +21,7 @@ _PARTS = ("all", "tuned on", "never tuned on")
 
 
 def write_page(results: Path | None = None, page: Path = PAGE) -> Path:
-    """Write the page of a file of results, of the newest where none is named.
+    """Write the page of a file of results, by default the newest.
 
     Raises:
         FileNotFoundError: there are no results.

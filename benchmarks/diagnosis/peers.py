@@ -7,8 +7,8 @@ In an environment of their own, which needs neither torch nor pellucid. Each wit
 its page shows it in a loop; what it calls a warning or worse is an alarm. torchmortem is not among
 them: it reads no logs, and hangs hooks into the model instead.
 
-Comes in: a folder of records. Goes out: `peers.json` in it, which `judge` lays beside ours. A tool
-that is not there, or that fails, is left out and named.
+Comes in: a folder of records. Goes out: `peers.json` in it, which `judge` puts next to pellucid's
+results. A tool that is not there, or that fails, is left out and named.
 """
 
 from __future__ import annotations

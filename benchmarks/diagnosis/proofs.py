@@ -6,7 +6,7 @@
 Harmed loops of the tuning split of `elsewhere`, in plain torch: `prove` gets a function that builds
 the loop, and nothing else. It diagnoses, screens, and tries the best fix on pairs. The fix that it
 recommends is then tried on seeds that the proof did not use, against the same loop without it and
-against its healthy twin. Healthy twins are proven too: what is recommended there must help too. A
+against its healthy twin. Healthy twins are proven too: a recommendation for one must help, too. A
 fault did harm if the loss of pairs is higher by a margin, and by more than chance explains.
 
 Comes in: nothing, or a folder with public data sets. Goes out: a record for each loop, numbers.
@@ -49,7 +49,7 @@ from pellucid.diagnosis.proof.loop_fork import run_loop_fork
 from pellucid.lab.statistics import LEVEL, paired_difference
 
 _RESULTS = Path(__file__).parents[1] / "results"
-#: Faults in what is read or in the loss function: no fix from outside can be meant for them.
+#: Faults in the data or in the loss function: no fix from outside can be meant for them.
 _INSIDE_THE_LOOP = (
     "softmax before cross-entropy",
     "logits divided by 30",
@@ -222,7 +222,7 @@ def _scores(make_loop: Any, name: str) -> list[float]:
 
 
 def results(records: list[dict[str, Any]]) -> dict[str, Any]:
-    """How many harmed loops were mended, and what was recommended without helping."""
+    """How many harmed loops were mended, and which recommendations did not help."""
     complete = [r for r in records if "error" not in r]
     harmed = [r for r in complete if r.get("harmed")]
     advised = [r for r in complete if r.get("recommended")]

@@ -1,9 +1,9 @@
 """A training that is seen once, live, and written down: what a `History` is made of, repeatedly.
 
 Comes in: a training. Goes out: plain values, on disk, and a `History` of them. Recording is apart
-from judging: thresholds may change, and nothing has to be trained again. What was measured is kept
-as it was measured, and words are found anew with the thresholds of today. Findings of probes are
-kept as they were found.
+from judging: thresholds may change, and nothing has to be trained again. Measurements are kept as
+they are; words are computed again with the thresholds of today. Findings of probes are kept as they
+were found.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ from pellucid.vitals.rules import rules_of
 from pellucid.vitals.verdicts import VerdictTracker
 
 Record = dict[str, Any]
-#: Batches that are handed to `check`, as somebody would hand over the first of a loader.
+#: Batches for `check`, as a user would pass the first ones of a loader.
 _BATCHES = 6
 
 
 def record(training: Training) -> Record:
-    """Check it, watch it, train it; what was seen."""
+    """Check, watch and train it; returns its record."""
     t = training
     started = time.process_time()
     batches = [t.batch(update) for update in range(_BATCHES)]
@@ -123,7 +123,7 @@ def _probe(t: Training) -> Probe | None:
 
 
 def _listen(judge: VerdictTracker, log: list[Any]) -> None:
-    """Keep what the judge is told."""
+    """Keep what the judge reads."""
     read, rate = judge.read, judge.rate
 
     def reading(step: int, readings: Sequence[tuple[Column, list[float]]]) -> None:
@@ -166,12 +166,12 @@ def write(record: Record, path: Path) -> None:
 
 
 def read(path: Path) -> Record:
-    """What was written."""
+    """The record in a file."""
     return json.loads(path.read_text(encoding="utf-8"))
 
 
 def history(record: Record, last_update: int | None = None) -> History:
-    """What `diagnose` is given: all of it, or what was known after some update.
+    """The input of `diagnose`: the whole record, or only the part up to some update.
 
     Signs are judged anew, with the thresholds that there are now.
     """
@@ -195,7 +195,7 @@ def history(record: Record, last_update: int | None = None) -> History:
 
 
 def declared(record: Record) -> Expectations:
-    """What was said of the model."""
+    """The expectations of the model."""
     fields = dict(record["declared"])
     return Expectations(**(fields | {"frozen": tuple(fields["frozen"])}))
 

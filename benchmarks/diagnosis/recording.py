@@ -1,4 +1,4 @@
-"""Records of a split, made on several processes; what is there already is not made again.
+"""Records of a split, made in several processes; existing records are not made again.
 
 Comes in: a split and a folder. Goes out: a file for each job. What fails is written down too.
 """

@@ -1,4 +1,4 @@
-"""Repair judged by rerun: what is proposed_assignments is laid over the config, and trained anew.
+"""Repairs judged by a rerun: each proposed fix is put into the config, and the run trained again.
 
 Comes in: records of a split. Goes out: for each fault that config can undo, the held-out loss after
 the first, second and third prescription. It does not know whether the cause was right.
@@ -56,7 +56,7 @@ def repair_split(split: Split, folder: Path, processes: int) -> None:
 
 def _to_repair(record: Record, healthy_bands: Mapping[tuple[str, str], Band]) -> bool:
     job = job_of(record)
-    # the first seed of each level stands for the others: a repair costs up to three trainings
+    # only the first seed of each level: a repair costs up to three trainings
     first = job.seed - job.level in (11, 101)
     if not record.get("repairable") or not first:
         return False
@@ -95,7 +95,7 @@ def _mended(job: Job, folder: Path, band: Band) -> str:
 
 
 def proposed_assignments(record: Record) -> list[tuple[str, ...]]:
-    """The assignments that the findings lead to, those of the first finding first, each once."""
+    """The assignments that the findings lead to, first the first finding's, each once."""
     from pellucid.diagnosis import propose_fixes
 
     run = config_of(job_of(record))

@@ -32,7 +32,7 @@ Form = Literal["plain", "padded", "packed", "ended", "masked", "pairs"]
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows, and what is asked of them; what is None does not occur."""
+    """Rows and their targets; a field is None if the batch has no such part."""
 
     ids: Tensor
     labels: Tensor
@@ -189,7 +189,7 @@ def _masked(text: Tensor, draws: torch.Generator, rows: int, time: int) -> Batch
 
 
 def _pairs(text: Tensor, draws: torch.Generator, rows: int, time: int) -> Batch:
-    """A text, and how it goes on."""
+    """A text, and its continuation."""
     windows = _windows(text, draws, rows, time + time // 2 + 1)
     continuation = windows[:, time - 1 :]
     return Batch(

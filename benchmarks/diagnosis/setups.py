@@ -101,7 +101,7 @@ def setup(arch: Arch, seed: int, **training: Any) -> config.Run:
 
 
 def stack(run: config.Run, **changes: Any) -> config.Run:
-    """The run with other stacks: what is changed is changed in all of them."""
+    """The run with the same changes in all its stacks."""
     stacks = {
         name: replace(stack_config, **changes)
         for name in ("encoder", "decoder")

@@ -1,7 +1,7 @@
-"""One training, as somebody would write it in plain torch, with every part in the open.
+"""One training, as a user would write it in plain torch, with every part in the open.
 
 Comes in: a config, a corpus. Goes out: a `Training` whose parts may be exchanged before it runs,
-and what came of it. It does not know what is exchanged, nor who judges it.
+and what came of it. It knows neither the faults nor the judge.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ FORMS: dict[Arch, Form] = {"gpt": "plain", "llama": "plain", "encoder": "masked"
 
 @dataclass
 class Training:
-    """A training in the making. What is here, a fault may reach.
+    """A training in the making. A fault may change everything in it.
 
-    `prepare` turns rows into what is learnt from, in training and when it is evaluated; `feed` says
-    which rows. `happens` is done before an update, `to_gradients` before the optimiser steps.
+    `prepare` turns rows into a batch, in training and in evaluation; `feed` says which rows.
+    `happens` is done before an update, `to_gradients` before the optimiser steps.
     """
 
     arch: Arch
@@ -67,7 +67,7 @@ class Training:
         return batch
 
     def batch(self, update: int) -> Batch:
-        """What is learnt from in an update, from 0."""
+        """The batch of an update, from 0."""
         return self.prepared(self.batch_of(update))
 
     def logits(self, batch: Batch) -> Tensor:

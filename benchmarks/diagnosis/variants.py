@@ -1,7 +1,7 @@
 """Healthy trainings, many of them odd: what must not be taken for sick.
 
-Comes in: nothing. Goes out: a table of variants. Some say what is meant, as their users would have
-to: frozen weights, no positions, a smoothed loss.
+Comes in: nothing. Goes out: a table of variants. Some declare their intent, as their users would
+have to: frozen weights, no positions, a smoothed loss.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def _epochs(t: Training) -> None:
 
 
 def _resumed(t: Training) -> None:
-    """The optimiser goes on with what it remembered: it is saved, and loaded again."""
+    """The optimiser is saved and loaded again, with its state."""
 
     def reload(t: Training) -> None:
         for torch_optimiser in t.optimisers:

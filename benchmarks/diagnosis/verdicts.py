@@ -1,4 +1,4 @@
-"""What the diagnosis says of each record, now and as the run went on.
+"""The diagnosis of each record, at the end and during the run.
 
 Comes in: records. Goes out: a verdict for each. It knows neither outcomes nor right answers.
 """
@@ -36,13 +36,13 @@ class Verdict:
 
     @property
     def top(self) -> Finding | None:
-        """The first alarm that names a cause; None where there is none, or it abstains."""
+        """The first alarm that names a cause; None if there is no alarm, or it abstains."""
         first = self.alarms[0] if self.alarms else None
         return None if first is None or first.code == ABSTAINED else first
 
 
 def verdict(record: Record, *, with_time: bool = False) -> Verdict:
-    """What is said at the end; with `when`, also since when."""
+    """The diagnosis at the end; with `with_time`, also the time of the first alarm."""
     findings = _diagnosed(record, history(record))
     alarms = tuple(finding for finding in findings if alarming(finding))
     notes = tuple(finding for finding in findings if not alarming(finding))
@@ -62,7 +62,7 @@ def _diagnosed(record: Record, history_so_far: History) -> list[Finding]:
 
 
 def _first_alarm(record: Record) -> int | None:
-    """Signs are read one update late: what was measured in an update is known after the next."""
+    """Signs are read one update late: a measurement of one update is known after the next."""
     steps = sorted(
         {step for step, readings in record["told"] if step is not None and len(readings) > 1}
     )

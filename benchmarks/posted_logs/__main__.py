@@ -1,10 +1,10 @@
-"""How often does the diagnosis of a log that somebody posted name what was wrong?
+"""How often does the diagnosis of a log from a public post name the real cause?
 
     python -m benchmarks.posted_logs            judge every log of corpus.toml, write the results
     python -m benchmarks.posted_logs --page     write docs/posted-logs.md from the newest results
 
 A log is right if the first finding has one of the expected codes; a healthy one is right if no
-finding is worse than a note. The split is by a hash of the address, so nobody chose it.
+finding is worse than a note. The split is by a hash of the address, not by choice.
 
 Comes in: corpus.toml. Goes out: a dated JSON file under benchmarks/results/, and a page.
 """

@@ -17,8 +17,8 @@ the model's own context that do not overlap, in bits per byte of the text. Our s
 commands, preparing the text included; a peer's are of its training (nanoGPT's with its start).
 
 Comes in: texts, and a checkout of nanoGPT. Goes out: tables, and dated JSON files under
-benchmarks/results/. The packages `torch`, `pellucid` and (for the second race) `transformers` are
-those of the interpreter that runs this.
+benchmarks/results/. The packages `torch`, `pellucid` and (for the second race) `transformers`
+belong to the Python that runs this.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def main() -> None:
 def runs(
     arguments: argparse.Namespace, scratch: Path
 ) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
-    """What was asked for: its file's name before the date, and how to come by what it holds."""
+    """The requested races: a name of a file before the date, and how to make its content."""
     if arguments.tune:
         seconds, threads = arguments.seconds, arguments.threads
         yield "quality-peer", lambda: tune(arguments.preset, seconds, scratch, threads)
@@ -80,7 +80,7 @@ def flags() -> argparse.ArgumentParser:
     parser.add_argument("--nanogpt", type=Path, help="a checkout of nanoGPT")
     parser.add_argument("--text", type=Path, help="tiny Shakespeare, or another text")
     parser.add_argument("--train", type=Path, help="a text for the race against GPT-2")
-    parser.add_argument("--held-out", type=Path, help="what is measured in that race")
+    parser.add_argument("--held-out", type=Path, help="the held-out text of that race")
     parser.add_argument("--tune", action="store_true", help="pick GPT-2's rate and batch size")
     parser.add_argument("--preset", default=PRESET, help="of the race against GPT-2")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="of GPT-2's training")
@@ -92,7 +92,7 @@ def flags() -> argparse.ArgumentParser:
 
 
 def checked(parser: argparse.ArgumentParser) -> argparse.Namespace:
-    """What was given; refused where it is half a race."""
+    """The flags; refused if they describe half a race."""
     arguments = parser.parse_args()
     for first, second in (("nanogpt", "text"), ("train", "held_out")):
         if (getattr(arguments, first) is None) != (getattr(arguments, second) is None):

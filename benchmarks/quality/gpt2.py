@@ -1,13 +1,13 @@
 """Hugging Face's GPT-2 from random weights, on the token ids of a run of ours.
 
 Comes in: a run of ours (its ids, tokenizer and shape), seconds, a learning rate, a batch size. Goes
-out: a worker's contestant (`benchmarks.worker`), one step of which is one whole training. It does
-not know pellucid's recipe.
+out: a worker's contestant (`benchmarks.worker`); one step of it is one whole training. It does not
+know pellucid's recipe.
 
-What the peer gets: the shape of our preset (its own positions, biases, GELU and initialisation), no
-dropout, bf16 autocast, fused AdamW with decay on matrices alone, clipping at 1, 5% linear warm-up
-and then a straight line to zero by the clock, our order of the text, our allocator settings, and
-all of its time for training: start-up and preparing the text are not in it.
+The peer gets the shape of our preset (its own positions, biases, GELU and initialisation), no
+dropout, bf16 autocast, fused AdamW with decay on matrices alone, and clipping at 1. Its rate has 5%
+linear warm-up and then a straight line to zero by the clock. It gets our order of the text, our
+allocator settings, and all of its time for training: start-up and preparing the text are not in it.
 """
 
 from __future__ import annotations

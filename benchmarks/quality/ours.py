@@ -36,8 +36,8 @@ class Track:
     def start_up(self, preset: str) -> tuple[float, Path]:
         """Seconds of a command beyond those that `--minutes` counts, and the run it leaves.
 
-        The command trains for one update, twice, and the second counts: the first compiles what is
-        compiled once on a machine.
+        The command trains for one update, twice, and the second counts: the first also compiles,
+        once on a machine.
         """
         for number in (1, 2):
             run_folder = self.scratch / f"{preset}, one update, {number}"
@@ -96,7 +96,7 @@ def call_pellucid(words: Sequence[str], folder: Path, threads: int) -> tuple[flo
 def call(
     words: Sequence[str], folder: Path, threads: int, variables: Mapping[str, str] | None = None
 ) -> tuple[float, str]:
-    """Wall seconds and standard output of a command, without anybody's settings but these.
+    """Wall seconds and standard output of a command, with no environment settings but these.
 
     Raises:
         SystemExit: the command failed; with what it said.

@@ -1,4 +1,4 @@
-"""A race as a Markdown table, below a line that says what was run.
+"""A race as a Markdown table, below a line with the command and the machine.
 
 Comes in: results. Goes out: text. It does not know how they were found.
 """

@@ -18,8 +18,10 @@ BATCH_SIZES = (8, 16)
 
 
 def tune(preset: str, seconds: float, scratch: Path, threads: int) -> dict[str, Any]:
-    """Train once at each rate with the smaller batch, then with the larger one at the best of them
-    and its neighbours; more rates where the best is at an end of the grid.
+    """Train once at each rate and batch size that may be the best.
+
+    The smaller batch gets all rates, and more if the best one is at an end of the grid; the larger
+    batch gets the best one and its neighbours.
     """
     run_folder = scratch / "ids"
     words = ["train", "--preset", preset, "--steps", "1", "--out", str(run_folder), "--json"]

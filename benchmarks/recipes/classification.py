@@ -80,7 +80,7 @@ def compared(
     start: Path | None,
     seeds: list[int],
 ) -> dict[str, Any]:
-    """The best rate on what is held out of training, and F1 with each seed on the rest."""
+    """The best rate on the held-out part of training, and F1 with each seed on the rest."""
 
     def train_classifier(rate: float, seed: int) -> runs.Run:
         return spam.train_classifier(

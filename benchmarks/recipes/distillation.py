@@ -8,8 +8,8 @@ which no model sees, the teacher included. Both ways train the same student
 same tokens in the same order. The learning rate is the one of a grid that is best for the student
 from scratch at the first seed; the distilled student takes it as it is.
 
-Comes in: a text. Goes out: a table, and a dated JSON file under benchmarks/results/. What is
-trained is kept in `--out`: where the command is stopped, it goes on after the last finished model.
+Comes in: a text. Goes out: a table, and a dated JSON file under benchmarks/results/. `--out` keeps
+all trained models: a command that was stopped continues after the last finished model.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ METHODS = ("from scratch", "distilled")
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What is compared: how long, how large, how often."""
+    """The comparison: how long, how large, how often."""
 
     teacher_steps: int
     student_steps: int
@@ -195,7 +195,7 @@ def table(results: dict[str, Any]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--text", type=Path, required=True, help="tiny Shakespeare, input.txt")
-    parser.add_argument("--out", type=Path, required=True, help="where what is trained is kept")
+    parser.add_argument("--out", type=Path, required=True, help="folder of the trained models")
     parser.add_argument("--teacher-steps", type=int, default=1000)
     parser.add_argument("--student-steps", type=int, default=200)
     parser.add_argument("--rates", type=float, nargs="+", default=[0.5, 1.0, 2.0, 4.0])

@@ -1,4 +1,4 @@
-"""Rewards that anybody can check: `--reward benchmarks.recipes.rewards:short`."""
+"""Rewards that you can check yourself: `--reward benchmarks.recipes.rewards:short`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What the recipes on SMS spam share: the file in two halves, a run, how well it tells spam.
 
 Comes in: the file of messages, paths, settings. Goes out: files, and figures of a run. It does not
-know what is compared.
+know the comparisons.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FOLDER = Path(__file__).parent
 COLUMNS = ("label=1", "text=2")
 #: One message in five is kept out of everything, whichever seed a run has.
 FIFTHS = 5
-#: An encoder for little time; what is not said here is nano-encoder's.
+#: An encoder for little time; all other settings are nano-encoder's.
 SMALL = ("model.encoder.n_layers=2", "model.context_length=128")
 #: One for less, where many are compared.
 TINY = (
@@ -118,7 +118,7 @@ def train_classifier(
 
 
 def while_tuning(run: runs.Run) -> dict[str, float]:
-    """What was measured last on the part of the training file that the run itself held out."""
+    """The last measures on the part of the training file that the run itself held out."""
     last = [e for e in _events(run) if e["event"] == "Evaluated"][-1]
     return {"loss_nats": last["loss_nats"], **dict(last["measures"])}
 
@@ -129,7 +129,7 @@ def seconds_of(run: runs.Run) -> float:
 
 
 def judged(run: runs.Run, test: Path) -> dict[str, float]:
-    """How well a run tells spam on messages that nobody trained on."""
+    """How well a run tells spam on messages that no run trained on."""
     with test.open(encoding="utf-8", newline="") as file:
         rows = list(csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
     names = runs.class_names(run)

@@ -4,7 +4,7 @@
         --tokenizer runs/spam/pretrained --out runs/sparse
 
 A small encoder learns to tell spam from nothing, on 500 messages. Then the classifier's blocks are
-frozen; its final norm and its head go on learning by gradient descent, and the matrix that reads
+frozen, and its final norm and its head continue to learn by gradient descent. The matrix that reads
 the pooled state of a text (`classifier.weight`, a row for each class, a column for each feature)
 pays an elastic net. A feature survives where a class still has a weight for it that is not 0.
 

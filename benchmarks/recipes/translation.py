@@ -2,10 +2,10 @@
 
     python -m benchmarks.recipes.translation encoder-decoder=RUN one-text=RUN
 
-Each run is evaluated on all that it held out, once by greedy and once by beam search, and both
-on the sources that both held out (they are parted by what stands in front of the target, which
-differs). BLEU and chrF are sacrebleu's, with its defaults, each source once with all the targets
-the data have for it; also by the length of the source.
+Each run is evaluated on all that it held out, once by greedy and once by beam search. Both are
+evaluated on the sources that both held out. (The text in front of the target decides about the
+split, and it differs.) BLEU and chrF are sacrebleu's, with its defaults, each source once with all
+the targets the data have for it; also by the length of the source.
 
 Comes in: two runs of docs/recipes/translation.md. Goes out: a table, and a dated JSON file under
 benchmarks/results/.
@@ -33,12 +33,12 @@ from pellucid.tasks import GeneratedText
 DATE = "2026-11-21"
 #: Words in the source: from, and to.
 LENGTHS = ((1, 4), (5, 6), (7, 8), (9, 12), (13, 99))
-#: What stands around the source where the two are one text.
+#: The text around the source if the two are one text.
 BEFORE, AFTER = "Translate to French. English: ", " French:"
 
 
 def main() -> None:
-    """Measure the runs that are named, print, and write beside what is known already."""
+    """Measure the named runs, print, and add them to the results file."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("runs", nargs="+", metavar="NAME=RUN")
     parser.add_argument("--beams", type=int, default=4)

@@ -7,7 +7,7 @@ the inputs, and softmax(q k^T / sqrt(d_head)) is what the layer itself computes.
 that is written; it shows how much the model looks at each token it knows by then, as a mean over
 all heads of one layer, or of all layers.
 
-Comes in: two runs of docs/recipes/translation.md, a sentence and what is written of it. Goes out:
+Comes in: two runs of docs/recipes/translation.md, a sentence and its translation. Goes out:
 docs/recipes/figures/translation-attention.svg.
 """
 
@@ -83,7 +83,7 @@ def main() -> None:
 
 
 def of_pair(run: runs.Run, source: str, target: str, layer: int | None) -> Panel:
-    """Cross-attention: from what is written to the encoder's states."""
+    """Cross-attention: from the written tokens to the encoder's states."""
     tokenizer = run.tokenizer
     read = Framing(tokenizer).ids_of(source)
     ids = [tokenizer.begin_id, *tokenizer.encode(target)]
@@ -108,7 +108,7 @@ def of_pair(run: runs.Run, source: str, target: str, layer: int | None) -> Panel
 
 
 def of_one_text(run: runs.Run, source: str, target: str, layer: int | None) -> Panel:
-    """Self-attention: from what is written to all that stands before it."""
+    """Self-attention: from the written tokens to all tokens before them."""
     tokenizer = run.tokenizer
     before, after = "Translate to French. English:", " French:"
     with closing(ChatTemplate(template_for(None, run.folder), tokenizer)) as template:
@@ -178,7 +178,7 @@ def _softmax(q: Tensor, k: Tensor, scale: float, *, causal: bool) -> Tensor:
 
 
 def _mean(weights_by_layer: Sequence[Tensor], layer: int | None) -> list[list[float]]:
-    """Over heads, and over layers where none is chosen: (written, looked at)."""
+    """Over heads, and over layers if none is chosen: (written, looked at)."""
     chosen_layers = (
         torch.stack(list(weights_by_layer)) if layer is None else weights_by_layer[layer][None]
     )
@@ -208,7 +208,7 @@ def print_panel(panel: Panel) -> None:
 
 
 def as_svg(panels: Sequence[Panel], source: str) -> str:
-    """The panels beside each other."""
+    """The panels, side by side."""
     x, parts = LEFT, list[str]()
     for panel in panels:
         parts += _panel(panel, x)

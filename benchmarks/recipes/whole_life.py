@@ -45,7 +45,7 @@ class Stage:
     settings: tuple[str, ...] = field(default=())
 
 
-#: Evaluated so often for the sake of the curves: it changes nothing of what is trained.
+#: Evaluated so often for the sake of the curves: it does not change the training.
 _SFT, _DPO, _POLICY = (f"training.evaluate_every={steps}" for steps in (32, 33, 20))
 _REWARDED = {"objective": "policy-gradient", "reward": REWARD, "steps": 60}
 STAGES = (
@@ -69,7 +69,7 @@ STAGES = (
     Stage("leash", "sft", "answers", _REWARDED, (_POLICY,)),
     Stage("no-leash", "sft", "answers", _REWARDED, (_POLICY, "objective.beta=0")),
 )
-#: What is told of a run before it starts, without the places where things lie.
+#: The facts of a run at its start, without the paths.
 _FACTS = ("rows", "packed", "held out", "tokens", "model", "updated", "batch", "on", "seed")
 
 
@@ -124,7 +124,7 @@ def trained(
 
 
 def figures(run: Run) -> dict[str, Any]:
-    """What was measured of a run, before its first update and after its last, and what it says."""
+    """The measures of a run, before its first update and after its last, and its answers."""
     events = read_events(RunFolder(run.folder).metrics)
     held_out = [
         {"step": e.step, "loss_nats": e.loss_nats, "over": e.over, **dict(e.measures)}
@@ -154,7 +154,7 @@ def sameness(run: Run) -> dict[str, Any]:
 
 
 def prompts(run: Run, n_prompts: int = 50) -> list[str]:
-    """The first prompts of the rows that a run learnt from, without what stands behind them."""
+    """The first prompts of the rows that a run learnt from, without their answers."""
     rows = json.loads(Path(rows_of(run)).read_text(encoding="utf-8"))
     questions = [
         f"{row['instruction']}\n\n{row['input']}" if row.get("input") else row["instruction"]

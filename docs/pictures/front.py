@@ -3,8 +3,8 @@
     python docs/pictures/front.py FOLDER   # trains into FOLDER, measures into front.json, draws
     python docs/pictures/front.py          # draws again from front.json
 
-`FOLDER` gets the runs; what is there is not trained again. `front.json` holds what was measured.
-A test draws the pictures from it and compares, and another one measures again.
+`FOLDER` gets the runs; existing runs are not trained again. `front.json` holds the measurements. A
+test draws the pictures from it and compares, and another one measures again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 FOLDER = Path(__file__).parent
 DATA = FOLDER / "front.json"
 SENTENCE = "Return the number of items in a"
-#: The config beside the default one: its optimiser, with a usual rate.
+#: The config that is compared with the default one: its optimiser, with a usual rate.
 ADAMW = """base = "nano"
 
 [optimiser]

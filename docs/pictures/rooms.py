@@ -2,7 +2,7 @@
 
     python docs/pictures/rooms.py
 
-The floors are those of `pyproject.toml`; the text is the first sentence of the docstring of a room.
+The floors come from `pyproject.toml`; the text is the first sentence of the docstring of a room.
 """
 
 from __future__ import annotations

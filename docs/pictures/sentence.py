@@ -1,8 +1,8 @@
 """Draw a sentence on its way through a model: tokens, attention, block by block, the next word.
 
-The numbers are those of a real run: `front.py` measures them. A line from a token to a later one
-is as thick as the attention that the later one pays to it, the mean of the layer's heads. Lights
-move along the strongest lines, but not for readers who want less motion.
+The numbers come from a real run: `front.py` measures them. A line from a token to a later one is as
+thick as the attention that the later one pays to it, the mean of the layer's heads. Lights move
+along the strongest lines, but not for readers who want less motion.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ ROOM = """# `{name}`
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """A package of the library that says what is public.
+    """A package of the library that lists its public names.
 
     Attributes:
         name: its dotted name.
@@ -49,7 +49,7 @@ def write(place: Path) -> None:
 
 
 def rooms() -> Iterator[Room]:
-    """The package and every room that says what is public, read without importing it.
+    """The package and every room that lists its public names, read without importing it.
 
     `pellucid.transformers` cannot be imported where the library of that name is missing.
     """

@@ -13,6 +13,14 @@ SOURCE = Path(pellucid.__file__).parent
 #: By path from the root of the package, with slashes.
 FILES = {path.relative_to(SOURCE).as_posix(): path for path in sorted(SOURCE.rglob("*.py"))}
 
+ROOT = Path(__file__).parents[2]
+#: The code around the library, by path from the root of the checkout.
+FILES_AROUND = {
+    path.relative_to(ROOT).as_posix(): path
+    for folder in ("benchmarks", "docs")
+    for path in sorted((ROOT / folder).rglob("*.py"))
+}
+
 #: What those rules look at; a whole tree of every file would fill the memory.
 Node = ast.Call | ast.Attribute | ast.Name | ast.ImportFrom
 

@@ -19,9 +19,8 @@ from functools import cache
 from itertools import chain
 from pathlib import Path
 
-from support.source import FILES
+from support.source import FILES, FILES_AROUND, ROOT
 
-ROOT = Path(__file__).parents[2]
 LISTED = Path(__file__).with_name("vague_names.txt")
 LIMITS = Path(__file__).with_name("word_limits.json")
 
@@ -58,7 +57,7 @@ class Finding:
     """One place that a rule counts.
 
     Attributes:
-        room: Folder of the package, or `pages`.
+        room: Folder of the package, `pages`, `benchmarks` or `docs`.
         file: Path from the root of the checkout.
         line: Line of the file, from 1.
         text: The name or the piece of text.
@@ -383,8 +382,7 @@ def _survey() -> Survey:
             if length > LONGEST_SENTENCE:
                 long_findings[passage.kind].append(Finding(*where, f"{length} words: {sentence}"))
 
-    for name, path in FILES.items():
-        room, file = _room(name), f"src/pellucid/{name}"
+    def read_file(room: str, file: str, path: Path) -> ast.Module:
         source = path.read_text(encoding="utf-8")
         tree = ast.parse(source)
         for binding, line in bindings(tree):
@@ -393,6 +391,13 @@ def _survey() -> Survey:
                 vague.append(Finding(room, file, line, binding))
         for kind, line, text in _passages_of_code(tree, source):
             read_passage(Passage(kind, room, file, line, text))
+        return tree
+
+    for file, path in FILES_AROUND.items():
+        read_file(_room(file), file, path)
+    for name, path in FILES.items():
+        room, file = _room(name), f"src/pellucid/{name}"
+        tree = read_file(room, file, path)
         for function in public_functions(room, tree, exports.get(room, frozenset())):
             count = len(parameters(function))
             finding = Finding(room, file, function.lineno, function.name)
@@ -497,7 +502,7 @@ def lower() -> None:
 def main() -> None:
     """Print the findings of a room, or of all."""
     parser = argparse.ArgumentParser(description="List vague names, mannered English and the like.")
-    parser.add_argument("room", nargs="?", help="a folder of the package, `pages` or `root`")
+    parser.add_argument("room", nargs="?", help="a folder of the package, `pages`, `root`, ...")
     parser.add_argument("--lower", action="store_true", help="lower the limits to today's counts")
     arguments = parser.parse_args()
     if arguments.lower:

@@ -59,7 +59,7 @@ def section(folder: Path) -> str:
 
 
 def _lost(result: Mapping[str, Any], place: str) -> list[str]:
-    """The runs of which nothing, or something wrong, was said."""
+    """The runs where the diagnosis was silent or wrong."""
     titles = ("missed", "could not tell", "named wrongly", "false alarms")
     return [
         _list_runs(f"{title.capitalize()}, {place}", result[title])
@@ -135,7 +135,7 @@ def _share(share: Mapping[str, Any]) -> str:
 
 
 def _list_runs(title: str, runs: list[Mapping[str, Any]]) -> str:
-    """Each run, with what is right and what was said."""
+    """Each run, with its right answers and the codes of its alarms."""
     lines = [f"{title}: {len(runs)}\n"]
     for run in runs:
         codes = ", ".join(line.partition(":")[0] for line in run["said"]) or "nothing"

@@ -28,7 +28,7 @@ UNKNOWN = "UNK001"
 UNDECIDED = "UNK002"
 
 
-#: What is listed run by run.
+#: The results that are listed run by run.
 _LISTS = (
     "missed",
     "could not tell",
@@ -45,7 +45,7 @@ Outcome = Literal["harmed", "harmless", "healthy", "odd and worse"]
 
 @dataclass(frozen=True)
 class Judged:
-    """A run, what became of it, and what was said of it."""
+    """A run, its outcome, and its findings."""
 
     case: Case
     record: Record

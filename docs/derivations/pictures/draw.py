@@ -2,7 +2,7 @@
 
     python docs/derivations/pictures/draw.py
 
-Comes in: formulas, and benchmarks/results/depth.json. Goes out: one SVG for each picture, beside
+Comes in: formulas, and benchmarks/results/depth.json. Goes out: one SVG for each picture, next to
 this file; the same bytes each time. It needs nothing but Python, and does not know pellucid.
 """
 
@@ -46,7 +46,7 @@ class Panel:
     y: tuple[float, float]
 
     def place(self, point: Point) -> Point:
-        """Where a value lies in the picture; what is outside stays at the rim."""
+        """The place of a value in the picture; a value outside is drawn at the rim."""
         x_share = (point[0] - self.x[0]) / (self.x[1] - self.x[0])
         y_share = (point[1] - self.y[0]) / (self.y[1] - self.y[0])
         x_share, y_share = min(max(x_share, 0), 1), min(max(y_share, 0), 1)
@@ -102,7 +102,7 @@ def picture(width: int, height: int, title: str, description: str, parts: Iterab
 
 
 def cross_entropy() -> str:
-    """-log q beside (1 - q)^2."""
+    """-log q and (1 - q)^2."""
     panel = Panel(40, 20, 420, 220, (0, 1), (0, 5))
     shares = [math.exp(-5 + 5 * i / 200) for i in range(201)]
     return picture(480, 290, "Cross-entropy and squared error",
