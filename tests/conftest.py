@@ -55,10 +55,10 @@ def pytest_runtest_makereport() -> Generator[None, Any, None]:
     report = outcome.get_result()
     if os.environ.get("PELLUCID_EXTRAS") != "all" or not report.skipped:
         return
-    why = str(report.longrepr)
-    if "could not import" in why or "is not installed" in why:
+    reason = str(report.longrepr)
+    if "could not import" in reason or "is not installed" in reason:
         report.outcome = "failed"
-        report.longrepr = f"skipped, though PELLUCID_EXTRAS=all: {why}"
+        report.longrepr = f"skipped, though PELLUCID_EXTRAS=all: {reason}"
 
 
 @pytest.fixture

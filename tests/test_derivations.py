@@ -33,9 +33,9 @@ def test_every_page_computes_and_is_in_the_index(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_no_output_stands_without_code_that_prints_it(page: Path) -> None:
     text = page.read_text("utf-8")
-    shown = len(re.findall(r"^```output$", text, re.M))
+    n_outputs = len(re.findall(r"^```output$", text, re.M))
     after_code = re.findall(r"^```python\n(?:(?!```).*\n)*```\n\n```output$", text, re.M)
-    assert shown == len(after_code)
+    assert n_outputs == len(after_code)
 
 
 def test_a_page_with_a_wrong_number_is_noticed() -> None:
@@ -74,18 +74,18 @@ PUBLISHED = {
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_published_numbers_come_out_of_the_computation(name: str) -> None:
-    shown = re.findall(
+    outputs = re.findall(
         r"^```output\n(.*?)^```", (FOLDER / f"{name}.md").read_text("utf-8"), re.M | re.S
     )
-    missing = [number for number in PUBLISHED[name] if number not in "".join(shown)]
+    missing = [number for number in PUBLISHED[name] if number not in "".join(outputs)]
     assert missing == []
 
 
 def test_pictures_are_drawn_again_byte_for_byte() -> None:
     draw = runpy.run_path(str(PICTURES / "draw.py"))
-    drawn = {name: picture() for name, picture in draw["PICTURES"].items()}
-    there = {file.name: file.read_text("utf-8") for file in PICTURES.glob("*.svg")}
-    assert drawn == there
+    drawings = {name: picture() for name, picture in draw["PICTURES"].items()}
+    files = {file.name: file.read_text("utf-8") for file in PICTURES.glob("*.svg")}
+    assert drawings == files
 
 
 def test_the_picture_of_two_weights_shows_the_walk_of_the_page() -> None:
@@ -100,16 +100,16 @@ def test_the_picture_of_two_weights_shows_the_walk_of_the_page() -> None:
 def test_one_network_of_the_depth_experiment_gives_its_results_again(steps: int) -> None:
     results = json.loads((ROOT / "benchmarks/results/depth.json").read_text("utf-8"))
     cell = runpy.run_path(str(ROOT / "benchmarks/depth.py"))["cell"]
-    found = cell("pre-norm", results["stds"]["He"], steps=steps)
-    said = results["cells"]["pre-norm"]["He"]
+    measured = cell("pre-norm", results["stds"]["He"], steps=steps)
+    recorded = results["cells"]["pre-norm"]["He"]
     for key in ("measured", "estimate"):
-        np.testing.assert_allclose(found["start"][key], said["start"][key], rtol=2e-3)
+        np.testing.assert_allclose(measured["start"][key], recorded["start"][key], rtol=2e-3)
         if steps:
             # 300 steps magnify what rounding makes different from one machine to the next
-            np.testing.assert_allclose(found["trained"][key], said["trained"][key], rtol=0.5)
-    assert found["start"]["loss"] == pytest.approx(said["start"]["loss"], rel=1e-3)
+            np.testing.assert_allclose(measured["trained"][key], recorded["trained"][key], rtol=0.5)
+    assert measured["start"]["loss"] == pytest.approx(recorded["start"]["loss"], rel=1e-3)
     if steps:
-        assert found["trained"]["loss"] == pytest.approx(said["trained"]["loss"], rel=0.3)
+        assert measured["trained"]["loss"] == pytest.approx(recorded["trained"]["loss"], rel=0.3)
 
 
 @pytest.mark.parametrize(("l1", "l2"), [(0.3, 0.0), (0.0, 0.15), (0.2, 0.05)])
@@ -119,13 +119,13 @@ def test_the_fit_of_the_page_is_that_of_scikit_learn(l1: float, l2: float) -> No
     X, y, m = page["X"], page["y"], len(page["y"])
     exact = {"fit_intercept": False, "tol": 1e-12}
     if l2 == 0:
-        theirs = linear_model.Lasso(alpha=l1, max_iter=100_000, **exact)
+        estimator = linear_model.Lasso(alpha=l1, max_iter=100_000, **exact)
     elif l1 == 0:
-        theirs = linear_model.Ridge(alpha=2 * m * l2, **exact)
+        estimator = linear_model.Ridge(alpha=2 * m * l2, **exact)
     else:
         alpha = l1 + 2 * l2
-        theirs = linear_model.ElasticNet(alpha, l1_ratio=l1 / alpha, max_iter=100_000, **exact)
-    weights = theirs.fit(X, y).coef_
-    ours = page["fit"](X, y, l1, l2)
-    np.testing.assert_allclose(ours, weights, atol=1e-8)
-    np.testing.assert_array_equal(ours == 0, weights == 0)
+        estimator = linear_model.ElasticNet(alpha, l1_ratio=l1 / alpha, max_iter=100_000, **exact)
+    weights = estimator.fit(X, y).coef_
+    fitted = page["fit"](X, y, l1, l2)
+    np.testing.assert_allclose(fitted, weights, atol=1e-8)
+    np.testing.assert_array_equal(fitted == 0, weights == 0)

@@ -31,8 +31,8 @@ def short(job: Any, corpus: Any) -> dict[str, Any]:
     """A job's record after a few updates, as it is read back."""
     jobs = its("jobs")
     run = its("setups").loop(jobs.config_of(job), budget=config.Steps(count=6))
-    made = its("record").record(jobs.build_training(job, corpus, run))
-    return json.loads(json.dumps(jobs.header(job) | made))
+    result = its("record").record(jobs.build_training(job, corpus, run))
+    return json.loads(json.dumps(jobs.header(job) | result))
 
 
 def job(kind: str, seed: int = 11) -> Any:
@@ -43,14 +43,14 @@ def test_every_job_of_both_splits_has_a_config_and_a_name_of_its_own() -> None:
     jobs, setups = its("jobs"), its("setups")
     for split in ("dev", "eval"):
         every = jobs.jobs(split)
-        assert len({each.name for each in every}) == len(every)
-        assert {each.arch for each in every} <= {*setups.TUNED, *setups.HELD_OUT}
-        for each in every[::300]:
-            assert jobs.config_of(each).seed == each.seed
+        assert len({one_job.name for one_job in every}) == len(every)
+        assert {one_job.arch for one_job in every} <= {*setups.TUNED, *setups.HELD_OUT}
+        for one_job in every[::300]:
+            assert jobs.config_of(one_job).seed == one_job.seed
 
 
 def test_evaluation_has_enough_healthy_runs_for_a_claim_of_one_percent() -> None:
-    healthy = sum(each.kind == "healthy" for each in its("jobs").jobs("eval"))
+    healthy = sum(one_job.kind == "healthy" for one_job in its("jobs").jobs("eval"))
     assert healthy >= 300
     assert its("metrics").interval(0, healthy)[1] <= 0.01
 
@@ -58,7 +58,7 @@ def test_evaluation_has_enough_healthy_runs_for_a_claim_of_one_percent() -> None
 def test_classes_are_at_least_45_and_splits_share_no_seed() -> None:
     jobs = its("jobs")
     assert len(jobs.FAULTS) >= 45
-    seeds = [{each.seed for each in jobs.jobs(split)} for split in ("dev", "eval")]
+    seeds = [{one_job.seed for one_job in jobs.jobs(split)} for split in ("dev", "eval")]
     assert not seeds[0] & seeds[1]
 
 
@@ -67,17 +67,17 @@ def test_fault_is_recorded_and_judged_and_told_from_healthy_runs(
 ) -> None:
     history, judging = its("record").history, its("judging")
     healthy = [short(job("healthy", seed), corpus) for seed in (31,)]
-    for each in (*healthy, short(job("no causal mask"), corpus)):
-        its("record").write(each, tmp_path / "dev" / f"{each['name']}.json")
+    for one_record in (*healthy, short(job("no causal mask"), corpus)):
+        its("record").write(one_record, tmp_path / "dev" / f"{one_record['name']}.json")
     results = judging.judge_split(tmp_path / "dev")
-    ours = results["ours"]["all"]
-    assert (ours["false_alarms"]["count"], ours["false_alarms"]["of"]) == (0, 1)
-    assert (ours["top_1"]["count"], ours["top_1"]["of"]) == (1, 1)
+    measures = results["ours"]["all"]
+    assert (measures["false_alarms"]["count"], measures["false_alarms"]["of"]) == (0, 1)
+    assert (measures["top_1"]["count"], measures["top_1"]["of"]) == (1, 1)
     assert "no causal mask" in judging.format_results(results)
     assert "no causal mask" in its("page").text_of(results, "diagnosis-2026-01-01.json")
-    seen = history(healthy[0])
-    assert len(seen.losses) == 6
-    assert seen.signs["attention.max_logit"]
+    healthy_history = history(healthy[0])
+    assert len(healthy_history.losses) == 6
+    assert healthy_history.signs["attention.max_logit"]
     assert not history(healthy[0], last_update=0).losses
 
 

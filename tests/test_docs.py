@@ -84,13 +84,13 @@ def test_the_tables_of_the_config_page_are_what_the_classes_say() -> None:
     script = runpy.run_path(str(DOCS / "config_tables.py"))
     page = script["PAGE"].read_text("utf-8")
     assert script["draw"](page) == page
-    described = {
+    described_kinds = {
         kind
         for mark, names in script["MARK"].findall(page)
         for kind in script["kinds_of"](names)
         if mark == "fields" or not dataclasses.fields(kind)
     }
-    assert described == set(KINDS.values())
+    assert described_kinds == set(KINDS.values())
 
 
 @pytest.mark.parametrize("block", fenced(DOCS / "config.md", "toml"))
@@ -117,8 +117,8 @@ def test_the_architecture_without_a_preset_can_be_built() -> None:
 
 def test_the_config_page_names_every_preset_in_its_family() -> None:
     table = rows((DOCS / "config.md").read_text("utf-8").splitlines())
-    told = {cells[0]: quoted(cells[1]) for cells in table if cells[0] in FAMILIES}
-    assert told == {family: list(presets) for family, presets in FAMILIES.items()}
+    listed_presets = {cells[0]: quoted(cells[1]) for cells in table if cells[0] in FAMILIES}
+    assert listed_presets == {family: list(presets) for family, presets in FAMILIES.items()}
 
 
 def commands(page: Path) -> list[str]:
@@ -156,8 +156,8 @@ def test_every_command_on_a_page_is_one_that_there_is(command: str) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_every_relative_link_leads_to_a_file(page: Path) -> None:
     targets = re.findall(r"\]\(([^)\s]+)\)", prose(page))
-    inside = [t for t in targets if not re.match(r"[a-z]+:", t)]
-    for target in inside:
+    relative_links = [t for t in targets if not re.match(r"[a-z]+:", t)]
+    for target in relative_links:
         path, _, anchor = target.partition("#")
         file = page.parent / path if path else page
         assert file.exists(), f"{named(page)} links to {target}"
@@ -190,8 +190,8 @@ def test_the_list_of_pages_for_agents_is_whole() -> None:
     """To write it anew: `python docs/llms.py`."""
     script = runpy.run_path(str(DOCS / "llms.py"))
     assert script["draw"]() == script["FILE"].read_text("utf-8")
-    listed = re.findall(r"\]\(([^)]+)\)", script["draw"]())
-    assert {ROOT / name for name in listed} == {*PAGES, ROOT / "CHANGELOG.md"}
+    linked_pages = re.findall(r"\]\(([^)]+)\)", script["draw"]())
+    assert {ROOT / name for name in linked_pages} == {*PAGES, ROOT / "CHANGELOG.md"}
 
 
 def test_the_architecture_page_says_which_file_to_open_for_forty_changes() -> None:
@@ -205,17 +205,17 @@ def test_the_architecture_page_says_which_file_to_open_for_forty_changes() -> No
 
 def test_the_design_page_says_when_each_event_comes() -> None:
     table = rows((DOCS / "design.md").read_text("utf-8").splitlines())
-    told = {name for cells in table if len(cells) == 2 for name in quoted(cells[0])}
-    assert told == {kind.__name__ for kind in typing.get_args(Event)}
+    event_names = {name for cells in table if len(cells) == 2 for name in quoted(cells[0])}
+    assert event_names == {kind.__name__ for kind in typing.get_args(Event)}
 
 
 def test_the_folder_on_its_page_is_that_of_a_run(trained: Path) -> None:
-    (shown,) = (b for b in fenced(DOCS / "run-folder.md", "text") if b.startswith("runs/"))
-    told = {word.strip("/") for word in shown.split()}
-    there = {re.sub(r"step-\d+", "step-100", path.name) for path in trained.rglob("*")}
-    assert there - told == set()
+    (tree,) = (b for b in fenced(DOCS / "run-folder.md", "text") if b.startswith("runs/"))
+    described_names = {word.strip("/") for word in tree.split()}
+    real_names = {re.sub(r"step-\d+", "step-100", path.name) for path in trained.rglob("*")}
+    assert real_names - described_names == set()
     # what a healthy run that is over does not have
-    assert {"non-finite/step-N", ".lock-owner.json"} <= told - there
+    assert {"non-finite/step-N", ".lock-owner.json"} <= described_names - real_names
 
 
 def test_the_drawing_on_its_page_is_the_one_of_the_command(
@@ -231,16 +231,16 @@ def exit_codes() -> list[list[str]]:
 
 
 def test_the_exit_code_table_is_the_one_of_the_code() -> None:
-    told = {cells[1].strip("`"): int(cells[0]) for cells in exit_codes() if cells[0].isdigit()}
-    assert told == {code.name: code.value for code in errors.ExitCode}
+    codes = {cells[1].strip("`"): int(cells[0]) for cells in exit_codes() if cells[0].isdigit()}
+    assert codes == {code.name: code.value for code in errors.ExitCode}
 
 
 def test_the_table_of_exceptions_is_the_tree_of_the_code() -> None:
-    told = {
+    exit_codes_by_name = {
         cells[0].strip("`"): int(cells[1])
         for cells in exit_codes()
         if cells[0].startswith("`") and cells[1].isdigit()
     }
     tree = [errors.PellucidError, *errors.PellucidError.__subclasses__()]
-    own = [error for error in tree if error.__module__ == "pellucid.errors"]
-    assert told == {error.__name__: int(error.exit_code) for error in own}
+    own_errors = [error for error in tree if error.__module__ == "pellucid.errors"]
+    assert exit_codes_by_name == {error.__name__: int(error.exit_code) for error in own_errors}

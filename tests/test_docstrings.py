@@ -50,22 +50,22 @@ def described(thing: Any) -> bool:
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_every_public_function_and_class_is_described(room: str) -> None:
-    things = {
-        name: thing
-        for name, thing in public(room).items()
-        if inspect.isfunction(thing) or inspect.isclass(thing)
+    public_values = {
+        name: value
+        for name, value in public(room).items()
+        if inspect.isfunction(value) or inspect.isclass(value)
     }
-    assert [name for name, thing in things.items() if not described(thing)] == []
+    assert [name for name, value in public_values.items() if not described(value)] == []
 
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_every_public_method_is_described(room: str) -> None:
     bare = [
         f"{name}.{attribute}"
-        for name, thing in public(room).items()
-        if inspect.isclass(thing)
-        for attribute, value in vars(thing).items()
-        if not attribute.startswith("_") and isinstance(value, METHODS) and not value.__doc__
+        for name, value in public(room).items()
+        if inspect.isclass(value)
+        for attribute, member in vars(value).items()
+        if not attribute.startswith("_") and isinstance(member, METHODS) and not member.__doc__
     ]
     assert bare == []
 
@@ -89,10 +89,10 @@ def test_every_field_of_a_public_class_is_described(room: str) -> None:
     """`transformers` holds classes of that library, whose fields it describes itself."""
     bare = [
         f"{name}.{field}"
-        for name, thing in public(room).items()
-        if inspect.isclass(thing)
-        for field in fields(thing)
-        if not is_described(field, inspect.getdoc(thing) or "")
+        for name, value in public(room).items()
+        if inspect.isclass(value)
+        for field in fields(value)
+        if not is_described(field, inspect.getdoc(value) or "")
     ]
     assert bare == []
 
@@ -111,9 +111,9 @@ def test_every_public_constant_is_described(room: str) -> None:
     source = "\n".join(file.read_text("utf-8") for file in FILES)
     bare = [
         name
-        for name, thing in public(room).items()
-        if not (isinstance(thing, FunctionType | ModuleType) or inspect.isclass(thing))
-        and not hasattr(thing, "__wrapped__")  # a function with a cache
+        for name, value in public(room).items()
+        if not (isinstance(value, FunctionType | ModuleType) or inspect.isclass(value))
+        and not hasattr(value, "__wrapped__")  # a function with a cache
         and not re.search(rf"^#: .*\n(?:#: .*\n)*{name}(?: =|: )", source, re.M)
     ]
     assert bare == []
@@ -122,19 +122,21 @@ def test_every_public_constant_is_described(room: str) -> None:
 @pytest.mark.parametrize("room", ROOMS)
 def test_door_of_a_room_holds_its_docstring_and_public_names_alone(room: str) -> None:
     tree = ast.parse((SOURCE / room / "__init__.py").read_text(encoding="utf-8"))
-    _, *rest = tree.body
+    _, *statements = tree.body
     # an import may stand in a `with`, which handles signals while it loads
-    rest = [
-        inner for node in rest for inner in (node.body if isinstance(node, ast.With) else [node])
+    statements = [
+        inner
+        for node in statements
+        for inner in (node.body if isinstance(node, ast.With) else [node])
     ]
     imported = [
         alias.asname or alias.name
-        for node in rest
+        for node in statements
         if isinstance(node, ast.ImportFrom) and node.module != "__future__"
         for alias in node.names
     ]
-    calls = [ast.unparse(node) for node in rest if isinstance(node, ast.Expr)]
+    calls = [ast.unparse(node) for node in statements if isinstance(node, ast.Expr)]
     assert calls in ([], ["_take_old_words(__name__, globals())"])
-    assert all(isinstance(node, ast.ImportFrom | ast.Assign | ast.Expr) for node in rest)
+    assert all(isinstance(node, ast.ImportFrom | ast.Assign | ast.Expr) for node in statements)
     # `maths` also imports, under a private name, what puts its public names behind their door
     assert sorted(name for name in imported if name[0] != "_") == sorted(public(room))

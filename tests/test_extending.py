@@ -46,8 +46,8 @@ def test_all_pages_fit_together() -> None:
 
 
 def test_every_page_is_listed() -> None:
-    listed = (FOLDER / "README.md").read_text("utf-8")
-    assert [name for name in RECIPES if f"({name}.md)" not in listed] == []
+    page = (FOLDER / "README.md").read_text("utf-8")
+    assert [name for name in RECIPES if f"({name}.md)" not in page] == []
 
 
 @pytest.fixture(scope="module")

@@ -50,36 +50,38 @@ def lines(rules: Rules) -> Iterator[str]:
         (Ignored, "ignored"),
     )
     for kind, title in kinds:
-        found = [said(name, rule) for name, rule in sorted(rules.items()) if type(rule) is kind]
-        if found:
-            yield f"| {title} | {', '.join(found)} |"
+        names = [said(name, rule) for name, rule in sorted(rules.items()) if type(rule) is kind]
+        if names:
+            yield f"| {title} | {', '.join(names)} |"
 
 
 def tables() -> str:
     """Every family's attributes, and those that any config.json may have."""
-    out: list[str] = []
+    page: list[str] = []
     for family in FAMILIES.values():
-        out += [f"### {family.model_type}", "", f"Classes: {', '.join(family.architectures)}.", ""]
-        out += ["| | attributes |", "|---|---|", *lines(family.rules)]
-        left_out = [f"`{name}`: {why}" for name, why in family.ignored_tensors.items()]
-        if left_out:
-            out += ["", f"Tensors that are left out: {'; '.join(left_out)}."]
-        out += [""]
-    out += ["### Any family", "", "| | attributes |", "|---|---|", *lines(ANYWHERE), ""]
+        page += [f"### {family.model_type}", "", f"Classes: {', '.join(family.architectures)}.", ""]
+        page += ["| | attributes |", "|---|---|", *lines(family.rules)]
+        ignored_tensors = [f"`{name}`: {reason}" for name, reason in family.ignored_tensors.items()]
+        if ignored_tensors:
+            page += ["", f"Tensors that are left out: {'; '.join(ignored_tensors)}."]
+        page += [""]
+    page += ["### Any family", "", "| | attributes |", "|---|---|", *lines(ANYWHERE), ""]
     reasons = dict[str, list[str]]()
     for name, rule in sorted(ANYWHERE.items()):
         if isinstance(rule, Ignored):
             reasons.setdefault(rule.reason, []).append(name)
-    out += ["Why they are ignored:", ""]
-    out += [f"- {why}: {', '.join(f'`{n}`' for n in names)}" for why, names in reasons.items()]
-    return "\n".join(out) + "\n"
+    page += ["Why they are ignored:", ""]
+    page += [
+        f"- {reason}: {', '.join(f'`{n}`' for n in names)}" for reason, names in reasons.items()
+    ]
+    return "\n".join(page) + "\n"
 
 
 def parts() -> tuple[str, str, str]:
     text = PAGE.read_text("utf-8")
-    head, rest = text.split(START)
-    shown, foot = rest.split(END)
-    return head, shown, foot
+    head, after_start = text.split(START)
+    tables_text, foot = after_start.split(END)
+    return head, tables_text, foot
 
 
 def test_the_page_shows_the_tables_of_the_code() -> None:

@@ -119,14 +119,16 @@ def differences(value: Any, shape: Any, where: str = "") -> Iterator[str]:
             for key, inner in value.items():
                 yield from differences(inner, element, f"{where}.{key}")
         case _:
-            known = {key.rstrip("?"): inner for key, inner in shape.items()}
-            needed = {key for key in shape if not key.endswith(("?", "..."))}
+            known_keys = {key.rstrip("?"): inner for key, inner in shape.items()}
+            required_keys = {key for key in shape if not key.endswith(("?", "..."))}
             if "..." not in shape:
-                yield from (f"{where}.{key} is not on the page" for key in value.keys() - known)
-            yield from (f"{where}.{key} is not printed" for key in needed - value.keys())
-            for key in known.keys() & value.keys():
+                yield from (
+                    f"{where}.{key} is not on the page" for key in value.keys() - known_keys
+                )
+            yield from (f"{where}.{key} is not printed" for key in required_keys - value.keys())
+            for key in known_keys.keys() & value.keys():
                 if value[key] is not None:
-                    yield from differences(value[key], known[key], f"{where}.{key}")
+                    yield from differences(value[key], known_keys[key], f"{where}.{key}")
 
 
 @pytest.fixture(scope="module")

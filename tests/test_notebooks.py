@@ -35,15 +35,15 @@ def test_there_is_a_notebook_for_each_tutorial() -> None:
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
 def test_a_notebook_agrees_with_its_source(source: Path) -> None:
     """To build it anew: `python -m docs.notebooks NAME`."""
-    written = source.read_text("utf-8").replace("\n\n\n# %%", "\n\n# %%")
-    assert to_percent(read_cells(source.with_suffix(".ipynb"))) == written
+    text = source.read_text("utf-8").replace("\n\n\n# %%", "\n\n# %%")
+    assert to_percent(read_cells(source.with_suffix(".ipynb"))) == text
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
 def test_a_notebook_shows_outputs_that_name_no_path_and_no_time(source: Path) -> None:
-    shown = outputs(source.with_suffix(".ipynb"))
-    assert any(shown)
-    assert [line for text in shown for line in OF_A_MACHINE.findall(text)] == []
+    texts = outputs(source.with_suffix(".ipynb"))
+    assert any(texts)
+    assert [line for text in texts for line in OF_A_MACHINE.findall(text)] == []
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)

@@ -143,7 +143,7 @@ def old_words(target: object) -> set[str]:
 def test_every_keyword_and_attribute_of_0_1_still_works() -> None:
     missing: list[str] = []
     for line in WORDS:
-        path, called, parameters = line.partition("()")
+        path, is_call, parameters = line.partition("()")
         owner, _, name = path.rpartition(".")
         parent: Any = find_public(owner)
         if not has(parent, name):
@@ -151,17 +151,17 @@ def test_every_keyword_and_attribute_of_0_1_still_works() -> None:
             words = old_words(getattr(parent, "__getattr__", None)) | set_by_objects
             if name not in parameters_of(parent) | words:
                 missing.append(path)
-        elif called:
+        elif is_call:
             public = find_public(path)
-            taken = old_words(public)
+            old_parameters = old_words(public)
             if isinstance(public, type):
-                taken = old_words(public.__init__) | old_words(public.__new__)
-            words = parameters_of(public) | taken
+                old_parameters = old_words(public.__init__) | old_words(public.__new__)
+            words = parameters_of(public) | old_parameters
             if path in ("pellucid.train", "pellucid.runs.train"):  # options of a run, as keywords
                 words |= RunChoices.__annotations__.keys()
             missing += [f"{path}({word}=)" for word in parameters.split() if word not in words]
-    gone = [f"pellucid.{name}" for names in GONE.values() for name in names]
-    assert set(missing) ^ set(gone) == set()
+    removed_names = [f"pellucid.{name}" for names in GONE.values() for name in names]
+    assert set(missing) ^ set(removed_names) == set()
 
 
 def test_an_old_keyword_and_its_attribute_warn_once_each() -> None:

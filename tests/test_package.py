@@ -48,15 +48,15 @@ PUBLIC = [
 
 def in_a_new_process(script: str, *arguments: str) -> Any:
     """What a script prints as JSON, run by itself with warnings as errors."""
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-W", "error", "-c", script, *arguments],
         capture_output=True,
         text=True,
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(TESTS)},
     )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout.splitlines()[-1])
 
 
 def names(path: Path) -> str:
@@ -107,13 +107,13 @@ def test_rooms_import_only_what_lies_below_them() -> None:
 
 def imported_by(path: Path) -> set[str]:
     """Dotted names that a source file imports."""
-    found: set[str] = set()
+    modules: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            modules |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            found |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return found
+            modules |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return modules
 
 
 @pytest.mark.parametrize("room", ["drawing", "model", "objectives", "optim"])
@@ -145,11 +145,19 @@ def test_no_file_is_a_drawer_for_what_has_no_home() -> None:
 
 
 def test_one_room_alone_opens_connections() -> None:
-    ways = ("urllib.request", "http.", "ssl", "ftplib", "requests", "httpx", "huggingface_hub")
+    network_modules = (
+        "urllib.request",
+        "http.",
+        "ssl",
+        "ftplib",
+        "requests",
+        "httpx",
+        "huggingface_hub",
+    )
     rooms = {
         names(path).split("/")[0]
         for path in FILES
-        if any(name.startswith(ways) for name in imported_by(path))
+        if any(name.startswith(network_modules) for name in imported_by(path))
     }
     assert rooms == {"datasets", "hub"}
 

@@ -26,9 +26,9 @@ def words(output: str) -> list[str]:
 
 def test_the_readme_is_short_and_shows_every_picture_in_words_too() -> None:
     assert len(README.splitlines()) <= 150
-    shown = re.findall(r"!\[([^\]]+)\]\(docs/pictures/(\w+)\.svg\)", README)
-    assert [name for _, name in shown] == ["sentence", *FRONT["COMMANDS"]]
-    assert all(len(text) > 40 for text, _ in shown)
+    pictures = re.findall(r"!\[([^\]]+)\]\(docs/pictures/(\w+)\.svg\)", README)
+    assert [name for _, name in pictures] == ["sentence", *FRONT["COMMANDS"]]
+    assert all(len(text) > 40 for text, _ in pictures)
 
 
 @pytest.mark.parametrize("name", ["sentence", *FRONT["COMMANDS"]])
@@ -40,13 +40,13 @@ def test_a_picture_is_drawn_from_what_was_measured(name: str) -> None:
 @pytest.mark.nightly
 def test_what_the_pictures_show_is_measured_again(tmp_path: Path) -> None:
     """Another machine rounds otherwise, so only words are compared, and what is measured."""
-    again = FRONT["measure"](tmp_path / "place")
-    assert again["sentence"].keys() == MEASURED["sentence"].keys()
-    if again["text"] != MEASURED["text"]:
-        pytest.skip(f"another Python has other text to train on: {again['text']}")
-    assert again["sentence"]["tokens"] == MEASURED["sentence"]["tokens"]
+    measured = FRONT["measure"](tmp_path / "place")
+    assert measured["sentence"].keys() == MEASURED["sentence"].keys()
+    if measured["text"] != MEASURED["text"]:
+        pytest.skip(f"another Python has other text to train on: {measured['text']}")
+    assert measured["sentence"]["tokens"] == MEASURED["sentence"]["tokens"]
     for name, output in MEASURED["outputs"].items():
-        before, after = set(words(output)), set(words(again["outputs"][name]))
+        before, after = set(words(output)), set(words(measured["outputs"][name]))
         assert len(before & after) >= 0.8 * len(before | after), name
 
 

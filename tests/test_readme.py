@@ -69,10 +69,12 @@ def files() -> None:
     rows = "".join(json.dumps({"text": f"{n} {PROSE}" * 5}) + "\n" for n in range(40))
     Path("data/deep").mkdir(parents=True)
     Path("data/deep/rows.jsonl.gz").write_bytes(gzip.compress(rows.encode()))
-    asked = [{"prompt": f"Name {n} colours.", "answer": f"Red, and {n} more."} for n in range(60)]
-    lines("questions.jsonl", asked)
-    lines("prompts.jsonl", [{"prompt": row["prompt"]} for row in asked])
-    preferred = [row | {"chosen": row["answer"], "rejected": "No."} for row in asked]
+    question_rows = [
+        {"prompt": f"Name {n} colours.", "answer": f"Red, and {n} more."} for n in range(60)
+    ]
+    lines("questions.jsonl", question_rows)
+    lines("prompts.jsonl", [{"prompt": row["prompt"]} for row in question_rows])
+    preferred = [row | {"chosen": row["answer"], "rejected": "No."} for row in question_rows]
     keys = ("prompt", "chosen", "rejected")
     lines("preferred.jsonl", [{key: row[key] for key in keys} for row in preferred])
     Path("rewards.py").write_text(
@@ -138,8 +140,8 @@ def shortened(line: str) -> list[str]:
     words = [word.replace("runs/nano-...", "runs/nano-stopped") for word in words]
     if words[0] in ("train", "distill") and "--resume" not in words:
         if "--minutes" in words:
-            at = words.index("--minutes")
-            del words[at : at + 2]
+            place = words.index("--minutes")
+            del words[place : place + 2]
         words += ["--steps", "1"]
     if words[0] == "compare":
         words += ["--steps", "1", "--seeds", "1"]
@@ -176,10 +178,10 @@ def test_the_page_of_the_readme_is_served_until_it_is_stopped(place: Path) -> No
     words = [sys.executable, "-m", "pellucid", *shlex.split(SERVES)[1:]]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=place)
     assert process.stdout is not None
-    said = ""
-    while "http://127.0.0.1" not in said:
-        said = process.stdout.readline()
-        assert said, "it ended before it served"
+    line = ""
+    while "http://127.0.0.1" not in line:
+        line = process.stdout.readline()
+        assert line, "it ended before it served"
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
     assert process.wait(60) in (0, 130)

@@ -54,8 +54,8 @@ def test_both_halves_are_the_float32_number_bit_for_bit() -> None:
     rounded, remainder = split(exact)
     assert torch.equal(join(rounded, remainder).view(torch.int32), exact.view(torch.int32))
     # the nearest: no further off than what torch rounds to
-    off = (rounded.double() - exact.double()).abs()
-    assert torch.equal(off, (exact.bfloat16().double() - exact.double()).abs())
+    distance = (rounded.double() - exact.double()).abs()
+    assert torch.equal(distance, (exact.bfloat16().double() - exact.double()).abs())
 
 
 def test_rounding_at_random_is_right_on_average_and_keeps_what_bfloat16_has() -> None:
@@ -75,12 +75,14 @@ def steps_of(
     torch.manual_seed(0)
     parameter = torch.nn.Parameter(torch.randn(32, 16))
     prepare(parameter)
-    made = assemble_optimiser(optimiser, [("blocks.0.up.weight", parameter)], orthogonal="float32")
+    built_optimiser = assemble_optimiser(
+        optimiser, [("blocks.0.up.weight", parameter)], orthogonal="float32"
+    )
     for _ in range(n):
         parameter.grad = torch.randn(32, 16).bfloat16().to(parameter.dtype)
         opened = gate([parameter.grad], torch.zeros(()), clip_norm=None, blocked=torch.zeros(()))
-        made.step(opened, 1.0)
-    return parameter, made.state_tensors()
+        built_optimiser.step(opened, 1.0)
+    return parameter, built_optimiser.state_tensors()
 
 
 @pytest.mark.parametrize("optimiser", [ADAMW, MUON], ids=["AdamW", "Muon"])
@@ -101,19 +103,23 @@ def test_updates_too_small_for_bfloat16_still_move_weights(optimiser: config.Opt
     tiny = replace(optimiser, learning_rate=1e-6, weight_decay=0.0)
     if isinstance(tiny, config.Muon):
         tiny = replace(tiny, learning_rate=1e-5)
-    means: dict[str, float] = {}
+    mean_steps: dict[str, float] = {}
     for rounding in get_args(Rounding):
-        with_ones = torch.nn.Parameter(torch.ones(256, 256))
-        round_parameter(with_ones, rounding)
-        made = assemble_optimiser(tiny, [("blocks.0.up.weight", with_ones)], orthogonal="float32")
+        ones_parameter = torch.nn.Parameter(torch.ones(256, 256))
+        round_parameter(ones_parameter, rounding)
+        built_optimiser = assemble_optimiser(
+            tiny, [("blocks.0.up.weight", ones_parameter)], orthogonal="float32"
+        )
         torch.manual_seed(0)
         for _ in range(10):
-            with_ones.grad = torch.eye(256, dtype=torch.bfloat16)
+            ones_parameter.grad = torch.eye(256, dtype=torch.bfloat16)
             zero = torch.zeros(())
-            made.step(gate([with_ones.grad], zero, clip_norm=None, blocked=zero), 1.0)
-        means[rounding] = 1 - read_exact(with_ones).diagonal().mean().item()
-    assert means["remainder"] == pytest.approx(1e-5 if optimiser is ADAMW else 1e-4, rel=0.4)
-    assert means["stochastic"] == pytest.approx(means["remainder"], rel=1.0, abs=2e-4)
+            built_optimiser.step(
+                gate([ones_parameter.grad], zero, clip_norm=None, blocked=zero), 1.0
+            )
+        mean_steps[rounding] = 1 - read_exact(ones_parameter).diagonal().mean().item()
+    assert mean_steps["remainder"] == pytest.approx(1e-5 if optimiser is ADAMW else 1e-4, rel=0.4)
+    assert mean_steps["stochastic"] == pytest.approx(mean_steps["remainder"], rel=1.0, abs=2e-4)
 
 
 @roundings
@@ -122,10 +128,12 @@ def test_a_gradient_that_is_not_finite_moves_nothing(
     optimiser: config.Optimiser, rounding: Rounding
 ) -> None:
     parameter, _ = steps_of(optimiser, partial(round_parameter, rounding=rounding), n=1)
-    made = assemble_optimiser(optimiser, [("blocks.0.up.weight", parameter)])
+    built_optimiser = assemble_optimiser(optimiser, [("blocks.0.up.weight", parameter)])
     before = read_exact(parameter).clone()
     parameter.grad = torch.full_like(parameter, torch.nan)
-    made.step(gate([parameter.grad], torch.zeros(()), clip_norm=1.0, blocked=torch.zeros(())), 1.0)
+    built_optimiser.step(
+        gate([parameter.grad], torch.zeros(()), clip_norm=1.0, blocked=torch.zeros(())), 1.0
+    )
     assert torch.equal(read_exact(parameter), before)
 
 
@@ -144,8 +152,8 @@ def test_a_checkpoint_holds_float32_and_observers_read_it(rounding: Rounding) ->
     name, parameter = next(iter(exact.rounded.items()))
     assert torch.equal(anatomy.read(parameter), exact[name])
     # an update that the rounded weights do not show is not lost
-    still = torch.zeros(4)
-    step = Step(parameter, still, torch.ones(4), still, None, {}, anatomy.read)
+    zeros = torch.zeros(4)
+    step = Step(parameter, zeros, torch.ones(4), zeros, None, {}, anatomy.read)
     assert STEP_SIGNS["update.lost"](step) is None
     write_exact(parameter, exact[name] * 2)
     assert is_rounded(parameter)
@@ -168,16 +176,16 @@ def test_rounded_weights_resume_bit_for_bit(tmp_path: Path, settings: list[str])
     from pellucid.checkpoints import load
     from pellucid.runs import RunFolder
 
-    chosen = ["training.precision=bfloat16", "training.accumulation=1", *settings]
+    all_settings = ["training.precision=bfloat16", "training.accumulation=1", *settings]
     folder = tmp_path / "run"
-    train_tiny(folder, steps=8, settings=chosen)
+    train_tiny(folder, steps=8, settings=all_settings)
     straight = load(RunFolder(folder).shelf.latest())
     weights = {name: tensor.clone() for name, tensor in straight.model.items()}
     memory = {name: tensor.clone() for name, tensor in straight.optimiser.items()}
     runs.resume(folder / "checkpoints" / "step-4", show=False)
-    again = load(RunFolder(folder).shelf.latest())
-    assert all(torch.equal(tensor, again.model[name]) for name, tensor in weights.items())
-    assert all(torch.equal(tensor, again.optimiser[name]) for name, tensor in memory.items())
+    resumed = load(RunFolder(folder).shelf.latest())
+    assert all(torch.equal(tensor, resumed.model[name]) for name, tensor in weights.items())
+    assert all(torch.equal(tensor, resumed.optimiser[name]) for name, tensor in memory.items())
     assert all(tensor.dtype == torch.float32 for tensor in weights.values())
 
 

@@ -32,10 +32,10 @@ def leaves(entry: Any) -> Iterator[str]:
 
 def test_every_page_is_in_the_navigation_once() -> None:
     project = tomllib.loads((ROOT / "zensical.toml").read_text("utf-8"))["project"]
-    listed = sorted(leaves(project["nav"]))
-    written = {page for _, page in sources() if page.endswith(".md")}
+    nav_pages = sorted(leaves(project["nav"]))
+    expected_pages = {page for _, page in sources() if page.endswith(".md")}
     generated = {"reference/cli.md", "reference/python/index.md"}
-    assert listed == sorted(written | generated | {LICENCE})
+    assert nav_pages == sorted(expected_pages | generated | {LICENCE})
 
 
 @pytest.mark.parametrize(
@@ -64,9 +64,9 @@ def test_the_generated_pages_have_every_command_and_every_room(
     public = {room.name: room.members for room in rooms()}
     assert public.keys() > {"pellucid", "pellucid.maths", "pellucid.vitals"}
     assert "PellucidForCausalLM" in public["pellucid.transformers"]  # its library may be missing
-    left_out = set(pellucid.__all__) - set(public["pellucid"])
-    assert "diagnosis" in left_out
-    assert all(isinstance(getattr(pellucid, name), ModuleType) for name in left_out)
+    modules = set(pellucid.__all__) - set(public["pellucid"])
+    assert "diagnosis" in modules
+    assert all(isinstance(getattr(pellucid, name), ModuleType) for name in modules)
     page = (tmp_path / "pages" / "reference" / "cli.md").read_text("utf-8")
     with pytest.raises(SystemExit):
         main(["plan", "--help"])

@@ -24,10 +24,10 @@ print(code or 0, "torch" in sys.modules, "torch._dynamo" in sys.modules)
 
 
 def ends(cwd: Path, *words: str) -> list[str]:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", SAYS, *words], cwd=cwd, capture_output=True, text=True, timeout=300
     )
-    return done.stdout.splitlines()[-1].split()
+    return process.stdout.splitlines()[-1].split()
 
 
 @pytest.mark.parametrize(
@@ -63,5 +63,5 @@ def test_opening_a_model_does_not_load_the_compiler(
     tmp_path: Path, trained: Path, words: tuple[str, ...]
 ) -> None:
     text = write_text(tmp_path / "text")
-    told = {"RUN": str(trained), "TEXT": str(text)}
-    assert ends(tmp_path, *(told.get(word, word) for word in words)) == ["0", "True", "False"]
+    paths = {"RUN": str(trained), "TEXT": str(text)}
+    assert ends(tmp_path, *(paths.get(word, word) for word in words)) == ["0", "True", "False"]

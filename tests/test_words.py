@@ -29,7 +29,7 @@ def allowed(topic: str, room: str) -> float:
     if topic == "vague names":
         return VAGUE_NAMES * read.n_bindings[room]
     if topic == "mannered constructions":
-        n_words = sum(count for (_, at), count in read.n_words.items() if at == room)
+        n_words = sum(count for (_, read_room), count in read.n_words.items() if read_room == room)
         return MANNERED_PER_1000 / 1000 * n_words
     return 0
 
@@ -37,13 +37,13 @@ def allowed(topic: str, room: str) -> float:
 @pytest.mark.parametrize("topic", TOPICS)
 def test_no_room_is_above_its_limit(topic: str) -> None:
     limits = words.limits()[topic]
-    above = {
+    rooms_above = {
         room: f"{count}, limit {limits.get(room, 0)}"
         for room, count in words.counts()[topic].items()
         if count > max(limits.get(room, 0), allowed(topic, room))
     }
-    assert above == {}, (
-        f"list them with: PYTHONPATH=tests python -m support.words {next(iter(above))}"
+    assert rooms_above == {}, (
+        f"list them with: PYTHONPATH=tests python -m support.words {next(iter(rooms_above))}"
     )
 
 

@@ -26,8 +26,8 @@ def error_of(response: Any) -> Any:
 
 def test_a_program_needs_no_origin_and_a_page_of_another_site_is_refused(client: Any) -> None:
     assert client.post("/v1/completions", json=ASKED).status_code == 200
-    own = client.post("/v1/completions", json=ASKED, headers={"origin": HERE})
-    assert own.status_code == 200
+    answer = client.post("/v1/completions", json=ASKED, headers={"origin": HERE})
+    assert answer.status_code == 200
     for headers in (
         {"origin": "http://evil.example"},
         {"origin": "null"},
@@ -54,9 +54,9 @@ def test_what_a_form_can_send_is_refused(client: Any, kind: str) -> None:
 
 def test_no_page_may_ask_first(client: Any) -> None:
     headers = {"origin": "http://evil.example", "access-control-request-method": "POST"}
-    asked = client.options("/v1/completions", headers=headers)
-    assert asked.status_code == 403
-    assert not any(name.startswith("access-control") for name in asked.headers)
+    preflight = client.options("/v1/completions", headers=headers)
+    assert preflight.status_code == 403
+    assert not any(name.startswith("access-control") for name in preflight.headers)
 
 
 def test_with_a_token_only_who_has_it_may_ask(models: ServedModels, base: Run) -> None:
@@ -217,5 +217,5 @@ def test_the_counts_are_prometheus_text(client: Any) -> None:
         if not line.startswith("#"):
             assert line.split("{")[0].startswith("pellucid_")
             float(line.rsplit(" ", 1)[1])
-    counted = [line for line in lines if 'route="/v1/completions",status="200"' in line]
-    assert int(counted[0].rsplit(" ", 1)[1]) >= 1
+    matching_lines = [line for line in lines if 'route="/v1/completions",status="200"' in line]
+    assert int(matching_lines[0].rsplit(" ", 1)[1]) >= 1

@@ -49,9 +49,9 @@ class Gate:
 
 @pytest.fixture
 def engine(base: Run) -> Iterator[Engine]:
-    made = Engine(base, rows=2, waiting=1, metrics=ModelMetrics())
-    yield made
-    made.close()
+    started_engine = Engine(base, rows=2, waiting=1, metrics=ModelMetrics())
+    yield started_engine
+    started_engine.close()
 
 
 def test_concurrent_requests_give_the_same_tokens_as_alone(address: str, base: Run) -> None:
@@ -63,7 +63,7 @@ def test_concurrent_requests_give_the_same_tokens_as_alone(address: str, base: R
         {"temperature": 0.7, "extra_body": {"top_k": 5}},
         {"temperature": 1.3, "extra_body": {"repetition_penalty": 1.2}},
     ]
-    asked = [
+    requests = [
         {"prompt": prompt, "seed": seed, "max_tokens": 6 + 5 * seed, "n": 1 + seed % 2, **kind}
         for seed, (prompt, kind) in enumerate((p, k) for p in prompts[:4] for k in kinds)
         if seed < 12
@@ -71,19 +71,19 @@ def test_concurrent_requests_give_the_same_tokens_as_alone(address: str, base: R
 
     with openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0) as client:
 
-        def ask(given: dict[str, Any]) -> list[str]:
-            answer = client.completions.create(model="base", **given)
+        def ask(request: dict[str, Any]) -> list[str]:
+            answer = client.completions.create(model="base", **request)
             return [choice.text for choice in answer.choices]
 
         with ThreadPoolExecutor(12) as pool:
-            together = list(pool.map(ask, asked))
-        assert [ask(given) for given in asked] == together
-    for given, texts in zip(asked, together, strict=True):
+            concurrent = list(pool.map(ask, requests))
+        assert [ask(request) for request in requests] == concurrent
+    for request, texts in zip(requests, concurrent, strict=True):
         names = ("temperature", "top_p", "seed")
-        choices = {name: given[name] for name in names if name in given}
-        extra: Any = given.get("extra_body", {})
-        sampling = Sampling(max_new_tokens=given["max_tokens"], **choices, **extra)
-        assert runs.generate(base, given["prompt"], sampling)[0].text == texts[0]
+        choices = {name: request[name] for name in names if name in request}
+        extra: Any = request.get("extra_body", {})
+        sampling = Sampling(max_new_tokens=request["max_tokens"], **choices, **extra)
+        assert runs.generate(base, request["prompt"], sampling)[0].text == texts[0]
 
 
 def test_too_many_wait_and_the_next_gets_429(base: Run) -> None:
@@ -121,14 +121,14 @@ def test_a_client_that_leaves_is_cancelled_and_its_place_is_free(base: Run) -> N
     for address in serving(open_session([base]), models):
         with openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0) as client:
             for stream in (True, False):
-                asked: Any = {"model": "base", "prompt": "say", "max_tokens": 60}
+                request: Any = {"model": "base", "prompt": "say", "max_tokens": 60}
                 if stream:
-                    events = client.completions.create(**asked, stream=True)
+                    events = client.completions.create(**request, stream=True)
                     until(lambda: len(engine._open) == 1)
                     events.close()
                 else:
                     with pytest.raises(openai.APITimeoutError):
-                        client.completions.create(**asked, timeout=0.5)
+                        client.completions.create(**request, timeout=0.5)
                 until(lambda: engine._open[0].job.cancelled.is_set())
                 gate.open(1)
                 until(lambda: not engine._open)
@@ -148,12 +148,12 @@ def test_a_client_that_leaves_while_tokens_come_is_cancelled_too(base: Run) -> N
         return step(*given)
 
     engine._batch.step = slow  # type: ignore[method-assign]
-    never = {str(base.tokenizer.end_id): -100}  # type: ignore[union-attr]
+    no_end = {str(base.tokenizer.end_id): -100}  # type: ignore[union-attr]
     for address in serving(open_session([base]), models):
         with openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0) as client:
             with pytest.raises(openai.APITimeoutError):
                 client.completions.create(
-                    model="base", prompt="say", max_tokens=80, logit_bias=never, timeout=0.5
+                    model="base", prompt="say", max_tokens=80, logit_bias=no_end, timeout=0.5
                 )
             until(lambda: not engine._open)
     assert 0 < engine._metrics.completion_tokens < 60  # 80 would have taken four seconds
@@ -195,7 +195,9 @@ def test_numbers_of_one_text_that_are_not_finite_end_that_text_alone(
     first: list[Event] = []
     second: list[Event] = []
     sampling = Sampling(max_new_tokens=4, temperature=0)
-    engine.submit([job_of(engine.run, "say", sampling, into.append) for into in (first, second)])
+    engine.submit(
+        [job_of(engine.run, "say", sampling, events.append) for events in (first, second)]
+    )
     until(lambda: is_last(first[-1:]) and is_last(second[-1:]))
     assert isinstance(first[-1], Failed)
     assert isinstance(first[-1].error, NonFiniteError)
@@ -219,14 +221,16 @@ def test_after_a_failure_of_a_whole_batch_the_next_request_is_answered(
 
 def test_a_page_that_watches_the_model_does_not_see_the_texts(base: Run) -> None:
     twin = share_weights(base.model)
-    for mine, theirs in zip(base.model.parameters(), twin.parameters(), strict=True):
-        assert mine is theirs
-    seen: list[Any] = []
-    hook = base.model.stack.blocks[0].register_forward_hook(lambda *given: seen.append(given))
+    for parameter, twin_parameter in zip(base.model.parameters(), twin.parameters(), strict=True):
+        assert parameter is twin_parameter
+    calls: list[Any] = []
+    hook = base.model.stack.blocks[0].register_forward_hook(
+        lambda *call_inputs: calls.append(call_inputs)
+    )
     ids = torch.tensor([[1, 2, 3]])
     with torch.inference_mode():
         assert torch.equal(twin(ids), base.model(ids))
-    assert len(seen) == 1
+    assert len(calls) == 1
     hook.remove()
 
 

@@ -93,7 +93,7 @@ def test_lm_eval_scores_answers_as_score_does(address: str, base: Run, tmp_path:
     for sample in samples:
         doc = sample["doc"]
         for choice, ((log_p, _),) in zip(doc["choices"], sample["resps"], strict=True):
-            whole = runs.score(base, doc["prompt"] + choice)
+            scored = runs.score(base, doc["prompt"] + choice)
             prompt = base.require_tokenizer().encode(doc["prompt"])
-            expected = math.fsum(token.log_p for token in whole.tokens[len(prompt) :])
+            expected = math.fsum(token.log_p for token in scored.tokens[len(prompt) :])
             assert float(log_p) == pytest.approx(expected, abs=1e-6)

@@ -45,35 +45,35 @@ def test_a_completion_is_what_generate_writes(asks: Any, base: Run) -> None:
 
 
 def test_a_stream_adds_up_to_the_whole_and_ends_with_its_usage(asks: Any) -> None:
-    asked = {"model": "base", "prompt": ["say red", "say"], "max_tokens": 9, "seed": 3, "n": 2}
-    whole = asks.completions.create(**asked)
+    request = {"model": "base", "prompt": ["say red", "say"], "max_tokens": 9, "seed": 3, "n": 2}
+    completion = asks.completions.create(**request)
     texts, reasons, usage = [""] * 4, [None] * 4, None
     for chunk in asks.completions.create(
-        **asked, stream=True, stream_options={"include_usage": True}
+        **request, stream=True, stream_options={"include_usage": True}
     ):
         for choice in chunk.choices:
             texts[choice.index] += choice.text
             reasons[choice.index] = choice.finish_reason or reasons[choice.index]
         usage = chunk.usage or usage
-    assert texts == [choice.text for choice in whole.choices]
-    assert reasons == [choice.finish_reason for choice in whole.choices]
-    assert usage == whole.usage
+    assert texts == [choice.text for choice in completion.choices]
+    assert reasons == [choice.finish_reason for choice in completion.choices]
+    assert usage == completion.usage
     assert len(set(texts[:2])) == 2  # each choice draws its own numbers
 
 
 def test_a_chat_is_what_answer_says(asks: Any, tuned: Run) -> None:
     (expected,) = runs.answer(tuned, "say red 1", Sampling(max_new_tokens=9, temperature=0))
-    asked: Any = {
+    request: Any = {
         "model": "tuned",
         "messages": [{"role": "user", "content": "say red 1"}],
         "max_completion_tokens": 9,
         "temperature": 0,
     }
-    answer = asks.chat.completions.create(**asked)
+    answer = asks.chat.completions.create(**request)
     assert answer.object == "chat.completion"
     assert answer.choices[0].message.role == "assistant"
     assert answer.choices[0].message.content == expected.text
-    chunks = list(asks.chat.completions.create(**asked, stream=True))
+    chunks = list(asks.chat.completions.create(**request, stream=True))
     assert chunks[0].choices[0].delta.role == "assistant"
     assert "".join(c.choices[0].delta.content or "" for c in chunks) == expected.text
     assert chunks[-1].choices[0].finish_reason == answer.choices[0].finish_reason
@@ -102,9 +102,9 @@ def test_log_p_of_a_chat_are_those_of_the_text(asks: Any, tuned: Run) -> None:
 def test_an_echo_with_log_p_scores_the_prompt(asks: Any, base: Run) -> None:
     text = "say red and blue"
     score = runs.score(base, text)
-    for most in (0, 1):
+    for n_new in (0, 1):
         answer = asks.completions.create(
-            model="base", prompt=text, echo=True, logprobs=2, max_tokens=most, temperature=0
+            model="base", prompt=text, echo=True, logprobs=2, max_tokens=n_new, temperature=0
         )
         choice = answer.choices[0]
         assert choice.text.startswith(text)
@@ -112,7 +112,7 @@ def test_an_echo_with_log_p_scores_the_prompt(asks: Any, base: Run) -> None:
         assert log_p[0] is None  # the begin token
         n = len(score.tokens)
         assert log_p[1 : n + 1] == [token.log_p for token in score.tokens]
-        assert len(log_p) == 1 + n + most
+        assert len(log_p) == 1 + n + n_new
         assert choice.logprobs.tokens[1 : n + 1] == [token.token for token in score.tokens]
         assert choice.logprobs.text_offset[1 : n + 1] == [
             start for start, _ in base.tokenizer.spans(text)
@@ -138,24 +138,24 @@ def test_token_ids_are_a_prompt_too_and_come_back(asks: Any, base: Run) -> None:
 
 
 def test_a_stop_text_ends_the_text_before_it(asks: Any, base: Run) -> None:
-    asked: Any = {"model": "base", "prompt": "say", "max_tokens": 30, "seed": 1}
-    whole = asks.completions.create(**asked).choices[0].text
-    stop = whole[8:11]
-    cut = whole[: whole.index(stop)]
-    answer = asks.completions.create(**asked, stop=[stop], logprobs=0).choices[0]
+    request: Any = {"model": "base", "prompt": "say", "max_tokens": 30, "seed": 1}
+    text = asks.completions.create(**request).choices[0].text
+    stop = text[8:11]
+    cut = text[: text.index(stop)]
+    answer = asks.completions.create(**request, stop=[stop], logprobs=0).choices[0]
     assert (answer.text, answer.finish_reason) == (cut, "stop")
     assert all(start < len(cut) for start in answer.logprobs.text_offset)
-    streamed = asks.completions.create(**asked, stop=stop, stream=True)
+    streamed = asks.completions.create(**request, stop=stop, stream=True)
     assert "".join(c.choices[0].text for c in streamed) == cut
 
 
 def test_a_bias_makes_a_token_certain_or_impossible(asks: Any, base: Run) -> None:
     token_id = base.tokenizer.encode("e")[0]
-    asked: Any = {"model": "base", "prompt": "say", "max_tokens": 6, "temperature": 0}
-    always = asks.completions.create(**asked, logit_bias={str(token_id): 100})
-    assert always.choices[0].text == "e" * 6
-    never = asks.completions.create(**asked, logit_bias={str(token_id): -100})
-    assert "e" not in never.choices[0].text
+    request: Any = {"model": "base", "prompt": "say", "max_tokens": 6, "temperature": 0}
+    certain = asks.completions.create(**request, logit_bias={str(token_id): 100})
+    assert certain.choices[0].text == "e" * 6
+    impossible = asks.completions.create(**request, logit_bias={str(token_id): -100})
+    assert "e" not in impossible.choices[0].text
 
 
 def test_a_base_model_holds_no_chat(asks: Any) -> None:

@@ -20,18 +20,18 @@ WIDTHS = (375, 768, 1440)
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    with launched() as found:
-        yield found
+    with launched() as launched_browser:
+        yield launched_browser
 
 
 @pytest.fixture(scope="module")
 def session(base: Run, tuned: Run) -> Session:
-    made = open_session([tuned, base], sentence="the fox sat")
-    made.talks = {
+    new_session = open_session([tuned, base], sentence="the fox sat")
+    new_session.talks = {
         "run0": Talk(model="tuned", is_chat=True),
         "run1": Talk(model="base", is_chat=False),
     }
-    return made
+    return new_session
 
 
 @pytest.fixture(scope="module")
@@ -69,19 +69,19 @@ def test_each_token_that_the_model_wrote_opens_down_to_its_receipts(
     # the third token of the answer comes after this one
     read = trace(tuned, ids)
     p = read["logits"][token].double().softmax(-1)
-    shown = page.eval_on_selector_all(
+    bar_shares = page.eval_on_selector_all(
         ".opened table >> nth=0 >> td.number", "cells => cells.map(c => +c.dataset.share)"
     )
-    assert shown[:8] == pytest.approx(p.topk(8).values.tolist(), rel=1e-4)
+    assert bar_shares[:8] == pytest.approx(p.topk(8).values.tolist(), rel=1e-4)
     rank = int((p > p[ids[token + 1]]).sum()) + 1
     assert page.inner_text("#prediction .came").endswith(f"rank {rank}.")
     # what it looked at, by hand
     heads = [read[f"L{layer}.H{head}.weights"][token] for layer in (0, 1) for head in (0, 1)]
     mean = sum(weights.float() for weights in heads) / len(heads)
-    looked = page.eval_on_selector_all(
+    mean_shares = page.eval_on_selector_all(
         ".opened table >> nth=1 >> td.number", "cells => cells.map(c => +c.dataset.share)"
     )
-    assert looked == pytest.approx(mean.topk(8).values.tolist(), rel=1e-4)
+    assert mean_shares == pytest.approx(mean.topk(8).values.tolist(), rel=1e-4)
     page.click("[data-chapter=scores]")
     page.wait_for_selector(".receipt")
     assert page.locator(".receipt.differs").count() == 0
@@ -102,11 +102,11 @@ def test_the_room_is_used_with_the_keyboard_and_a_link_leads_back(opened: Open) 
     assert page.get_attribute("[data-key='written 1 1']", "aria-expanded") == "true"
     settled(page)
     pieces = page.locator("#tokens .token").count()
-    again = opened(page.evaluate("location.hash"))
-    settled(again)
-    assert again.locator("#tokens .token").count() == pieces
-    again.click("[data-key='chat leave']")
-    until(again, "document.querySelectorAll('#tokens .token').length === 12")
+    reopened = opened(page.evaluate("location.hash"))
+    settled(reopened)
+    assert reopened.locator("#tokens .token").count() == pieces
+    reopened.click("[data-key='chat leave']")
+    until(reopened, "document.querySelectorAll('#tokens .token').length === 12")
 
 
 def test_a_long_conversation_drops_its_oldest_turns_and_says_so(opened: Open) -> None:
@@ -145,5 +145,5 @@ def test_nothing_runs_over_the_edge_and_all_can_be_read(
     page.wait_for_selector(".opened table >> nth=1")
     settled(page)
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
-    found = axe_of.Axe().run(page).response["violations"]
-    assert [(v["id"], v["nodes"][0]["html"][:200]) for v in found] == []
+    violations = axe_of.Axe().run(page).response["violations"]
+    assert [(v["id"], v["nodes"][0]["html"][:200]) for v in violations] == []

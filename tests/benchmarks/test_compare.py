@@ -24,8 +24,8 @@ def test_equal_configs_are_called_different_in_one_of_twenty() -> None:
 
 def test_the_interval_is_wider_if_few_runs_make_the_comparisons() -> None:
     values = np.random.default_rng(4).normal(size=200).tolist()
-    many, few = false_rate(values, 5, 600), false_rate(values[:40], 5, 600)
-    assert few.high - few.low > many.high - many.low
+    from_many, from_few = false_rate(values, 5, 600), false_rate(values[:40], 5, 600)
+    assert from_few.high - from_few.low > from_many.high - from_many.low
 
 
 def test_a_better_config_is_found_as_often_as_predicted() -> None:

@@ -40,7 +40,7 @@ def record(what: str, score: float, *findings: tuple[str, str], seed: int = 11) 
 
 
 def test_numbers_tell_harmed_runs_from_healthy_ones_and_list_what_was_said_falsely() -> None:
-    found = its("results").results(
+    results = its("results").results(
         [
             record(its("cases").TWIN, 4.0),
             record("no step", math.inf, ("OPT017", "fatal")),
@@ -56,7 +56,7 @@ def test_numbers_tell_harmed_runs_from_healthy_ones_and_list_what_was_said_false
             | {"error": "Traceback of\n  a place\nValueError: it broke", "cpu_seconds": 0.0},
         ]
     )
-    shares = {name: (share["count"], share["of"]) for name, share in found["all"].items()}
+    shares = {name: (share["count"], share["of"]) for name, share in results["all"].items()}
     assert shares == {
         "detected": (2, 4),
         "first cause right": (1, 4),
@@ -69,24 +69,24 @@ def test_numbers_tell_harmed_runs_from_healthy_ones_and_list_what_was_said_false
         "alarms at odd runs that ended worse": (1, 1),
         "alarms at faults without harm": (0, 1),
     }
-    assert [told["run"] for told in found["missed"]] == ["plain-gpt2-lm-sign_of_the_loss-11"]
-    open_answers = [told["run"] for told in found["could not tell"]]
+    assert [run["run"] for run in results["missed"]] == ["plain-gpt2-lm-sign_of_the_loss-11"]
+    open_answers = [run["run"] for run in results["could not tell"]]
     assert open_answers == ["plain-gpt2-lm-logits_divided_by_30-11"]
-    assert [told["run"] for told in found["could not tell, healthy"]] == [
+    assert [run["run"] for run in results["could not tell, healthy"]] == [
         "plain-gpt2-lm-rows_by_two-11"
     ]
-    assert found["false alarms"][0]["said"] == ["OPT012: so it is"]
-    assert found["errors"] == [["plain-gpt2-lm-no_step-13", "ValueError: it broke"]]
-    assert found["share of time spent watching"] == pytest.approx(0.02)
-    assert found["cpu hours"] == pytest.approx(0.1)
-    text = its("results").format_results(found)
+    assert results["false alarms"][0]["said"] == ["OPT012: so it is"]
+    assert results["errors"] == [["plain-gpt2-lm-no_step-13", "ValueError: it broke"]]
+    assert results["share of time spent watching"] == pytest.approx(0.02)
+    assert results["cpu hours"] == pytest.approx(0.1)
+    text = its("results").format_results(results)
     assert "said OPT005: so it is" in text
     assert "right: LOS009" in text
 
 
 def test_an_alarm_next_to_what_is_left_open_is_an_answer() -> None:
-    both = (("UNK002", "note"), ("OPT017", "fatal"))
-    runs = [record(its("cases").TWIN, 4.0), record("no step", 6.0, *both)]
+    alarm_and_note = (("UNK002", "note"), ("OPT017", "fatal"))
+    runs = [record(its("cases").TWIN, 4.0), record("no step", 6.0, *alarm_and_note)]
     (run,) = [run for run in its("results").judge(runs) if run.outcome == "harmed"]
     assert run.right
     assert not run.abstains
@@ -95,19 +95,19 @@ def test_an_alarm_next_to_what_is_left_open_is_an_answer() -> None:
 def test_page_tells_the_newest_result_and_every_miss(tmp_path: Path) -> None:
     section = its("page").section
     assert section(tmp_path) == ""
-    found = its("results").results(
+    results = its("results").results(
         [record(its("cases").TWIN, 4.0), record("no step", 6.0), record("no clipping", 4.0)]
     )
-    about = {"date": "2026-01-02", "versions": {"torch": "2.13"}, "digests": {"text": "ab" * 32}}
-    about |= {"split": "test", "of each kind": True, "seeds": [101, 102], "sample": None}
-    about["trainings of the split"] = 20
+    head = {"date": "2026-01-02", "versions": {"torch": "2.13"}, "digests": {"text": "ab" * 32}}
+    head |= {"split": "test", "of each kind": True, "seeds": [101, 102], "sample": None}
+    head["trainings of the split"] = 20
     file = tmp_path / "elsewhere-test-default-2026-01-02.json"
-    file.write_text(json.dumps(about | found), encoding="utf-8")
-    told = section(tmp_path)
-    assert "| harmed runs detected | 0% (0 of 1) [0%, 95%] |" in told
-    assert "- plain-gpt2-lm-no_step-11: nothing (right: OPT017, OPT002)" in told
-    assert "with each of the seeds 101, 102" in told
-    assert "torch 2.13" in told
+    file.write_text(json.dumps(head | results), encoding="utf-8")
+    text = section(tmp_path)
+    assert "| harmed runs detected | 0% (0 of 1) [0%, 95%] |" in text
+    assert "- plain-gpt2-lm-no_step-11: nothing (right: OPT017, OPT002)" in text
+    assert "with each of the seeds 101, 102" in text
+    assert "torch 2.13" in text
 
 
 def test_every_fault_has_its_right_answers_and_every_answer_is_of_a_fault() -> None:
@@ -119,8 +119,8 @@ def test_splits_share_neither_a_family_nor_a_style_and_are_as_large_as_promised(
     pytest.importorskip("transformers")
     cases = its("cases")
     splits = {name: cases.cases(name) for name in ("tune", "test")}
-    each = [case.what for case in cases.one_of_each("test", 101) if case.what != cases.TWIN]
-    assert sorted(each) == sorted({case.what for case in splits["test"]} - {cases.TWIN})
+    kinds = [case.what for case in cases.one_of_each("test", 101) if case.what != cases.TWIN]
+    assert sorted(kinds) == sorted({case.what for case in splits["test"]} - {cases.TWIN})
     for part in ("family", "style"):
         tuned, tested = ({getattr(case, part) for case in cases} for cases in splits.values())
         assert tuned
@@ -145,15 +145,15 @@ def test_run_that_never_steps_ends_worse_than_its_twin_and_is_not_run_twice(
     pytest.importorskip("transformers")
     # the folder tests/datasets is not the package datasets that the trainer looks for
     monkeypatch.setattr("transformers.trainer.is_datasets_available", lambda: False)
-    what = "no step" if style == "plain" else "learning rate too low"
-    case = its("cases").Case("tune", style, "gpt2", "lm", what, 11)
+    fault = "no step" if style == "plain" else "learning rate too low"
+    case = its("cases").Case("tune", style, "gpt2", "lm", fault, 11)
     recording = its("recording")
-    for each in (case, case.twin):
-        assert recording.make(each, "default", None, tmp_path, "digest") == ""
+    for each_case in (case, case.twin):
+        assert recording.make(each_case, "default", None, tmp_path, "digest") == ""
     records = recording.read(tmp_path, [case, case.twin], "default", "digest")
-    found = its("results").results(records)
-    assert found["outcomes"] == {"harmed": 1, "healthy": 1}
-    assert found["all"]["detected"]["count"] == 1
+    results = its("results").results(records)
+    assert results["outcomes"] == {"harmed": 1, "healthy": 1}
+    assert results["all"]["detected"]["count"] == 1
     monkeypatch.setattr(recording, "run", lambda *_: pytest.fail("it was run twice"))
     recording.record_all(tmp_path, [case, case.twin], "default", None, 1, "digest")
     assert recording.read(tmp_path, [case], "default", "another digest") == []

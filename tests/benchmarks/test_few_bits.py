@@ -20,15 +20,15 @@ def test_every_type_has_memory_times_and_a_loss(
     text.write_text("a text that the model has not seen " * 9)
     monkeypatch.setattr(few_bits, "TYPES", ("int4",))
     words = [str(tmp_path / "dir"), "--text", str(text), "--turns", "1"]
-    given = few_bits.flags().parse_args([*words, "--prompt", "8", "--new-tokens", "4"])
-    given.calibrate = str(text)
-    found = few_bits.measure(given)
-    assert list(found) == ["int4", few_bits.CALIBRATED]
-    for row in found.values():
+    arguments = few_bits.flags().parse_args([*words, "--prompt", "8", "--new-tokens", "4"])
+    arguments.calibrate = str(text)
+    readings = few_bits.measure(arguments)
+    assert list(readings) == ["int4", few_bits.CALIBRATED]
+    for row in readings.values():
         assert len(row["starts"]) == 2
         assert all(0 < start["anonymous_mb"] < start["peak_mb"] for start in row["starts"])
         assert row["bits_per_byte"] > 1
         assert len(row["turns"]) == 1
-    lines = few_bits.table(found).splitlines()
+    lines = few_bits.table(readings).splitlines()
     assert len(lines) == 4
     assert "not measured" not in lines[-1]

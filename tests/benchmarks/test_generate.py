@@ -17,8 +17,8 @@ def generate() -> Any:
 
 
 def turn(wall: float, *, steps: int = 10) -> Any:
-    found = {"wall": wall, "processor": wall, "prompt": 0.5}
-    return importlib.import_module("benchmarks.workers").Turn(steps, wall, wall, 0, found)
+    seconds = {"wall": wall, "processor": wall, "prompt": 0.5}
+    return importlib.import_module("benchmarks.workers").Turn(steps, wall, wall, 0, seconds)
 
 
 def summary(turns: dict[str, list[Any]]) -> Any:
@@ -34,14 +34,14 @@ def test_a_share_is_that_of_the_bytes_that_a_token_reads() -> None:
 
 def test_ratios_are_taken_round_by_round() -> None:
     turns = {"ours": [turn(1.0), turn(9.0)], "theirs": [turn(3.0), turn(27.0)]}
-    found = summary(turns)
-    assert found["ours"]["faster_than"]["theirs"]["wall"] == pytest.approx(3)
-    assert found["theirs"]["faster_than"]["ours"]["wall"] == pytest.approx(1 / 3)
+    summaries = summary(turns)
+    assert summaries["ours"]["faster_than"]["theirs"]["wall"] == pytest.approx(3)
+    assert summaries["theirs"]["faster_than"]["ours"]["wall"] == pytest.approx(1 / 3)
 
 
 def test_a_time_lost_in_noise_is_said_and_not_divided_by() -> None:
     turns = {"ours": [turn(1.0), turn(1.0)], "tiny": [turn(1.0), turn(-0.1)]}
-    found = {
+    results = {
         "summary": summary(turns),
         "turns": turns,
         "said": "a shape",
@@ -55,8 +55,8 @@ def test_a_time_lost_in_noise_is_said_and_not_divided_by() -> None:
         "versions": {"torch": "2"},
         "machine": importlib.import_module("benchmarks.machine").machine(),
     }
-    assert list(found["summary"]) == ["ours"]
-    assert generate().table(found).endswith("Lost in noise (more --new-tokens would tell): tiny.")
+    assert list(results["summary"]) == ["ours"]
+    assert generate().table(results).endswith("Lost in noise (more --new-tokens would tell): tiny.")
 
 
 def test_models_that_write_otherwise_are_not_compared() -> None:

@@ -55,17 +55,17 @@ def test_the_same_seed_draws_the_same_mutants() -> None:
 
 
 def test_a_change_is_equivalent_by_a_rule_or_by_the_list_with_its_reason() -> None:
-    whole = {
+    mutants_by_statement = {
         name: Mutant("a.py", 4, "f", 0, 0, name, "pass") for name in ("assert_never(k)", "g(k)")
     }
-    assert equivalent(whole["assert_never(k)"]) == (
+    assert equivalent(mutants_by_statement["assert_never(k)"]) == (
         "the type checker proves that the line is never reached"
     )
-    assert equivalent(whole["g(k)"]) is None
+    assert equivalent(mutants_by_statement["g(k)"]) is None
     keys = {mutant.key for room in ROOMS for mutant in draw(room, 10**6, 1)}
-    listed = json.loads(EQUIVALENT.read_text(encoding="utf-8"))
-    assert listed.keys() <= keys, "the list names changes that no longer exist"
-    assert all(listed.values())
+    reasons = json.loads(EQUIVALENT.read_text(encoding="utf-8"))
+    assert reasons.keys() <= keys, "the list names changes that no longer exist"
+    assert all(reasons.values())
 
 
 def test_the_nearest_tests_mirror_a_file_or_name_what_it_defines() -> None:
@@ -86,9 +86,9 @@ def test_the_nearest_tests_mirror_a_file_or_name_what_it_defines() -> None:
 def test_the_whole_room_runs_but_for_what_is_left_out_and_the_nearest_tests_begin() -> None:
     files = [name for name in room_tests("maths/output_head.py") if not name.startswith("--")]
     assert files[0] == "tests/maths/test_checks.py"
-    left_out = {"tests/maths/test_bodies.py", "tests/maths/test_jax.py"}
+    ignored = {"tests/maths/test_bodies.py", "tests/maths/test_jax.py"}
     room = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("tests/maths/**/test_*.py")}
-    assert sorted(files) == sorted(name for name in room - left_out if "parity" not in name)
+    assert sorted(files) == sorted(name for name in room - ignored if "parity" not in name)
     assert room_tests("checkpoints/atomic.py")[-1] == "tests/saved_runs/test_half_precision.py"
 
 
@@ -100,5 +100,7 @@ def test_a_sample_of_mutants_is_noticed(tmp_path: Path) -> None:
     arguments = ["--mutants", "40", "--seed", "1", "--json", str(report)]
     subprocess.run([*command, *arguments], cwd=ROOT, check=True, timeout=1800)
     results = json.loads(report.read_text(encoding="utf-8"))[" ".join(ROOMS)]
-    survived = [each["mutant"] for each in results["outcomes"] if each["result"] == "survived"]
+    survived = [
+        outcome["mutant"] for outcome in results["outcomes"] if outcome["result"] == "survived"
+    ]
     assert results["score"] >= 0.95, survived

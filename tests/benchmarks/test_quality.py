@@ -28,32 +28,32 @@ def part(name: str) -> Any:
 def test_a_text_is_cut_where_nanogpt_cuts_it(tmp_path: Path) -> None:
     text = tmp_path / "text.txt"
     text.write_text("é\r\nabcdefghijklmnopqrst", encoding="utf-8", newline="")
-    first, rest = part("quality.nanogpt").cut(text, tmp_path)
-    whole = text.read_text(encoding="utf-8")
-    assert len(first.read_text(encoding="utf-8")) == int(len(whole) * 0.9)
-    assert (first.read_bytes() + rest.read_bytes()).decode() == whole
+    first, second_part = part("quality.nanogpt").cut(text, tmp_path)
+    content = text.read_text(encoding="utf-8")
+    assert len(first.read_text(encoding="utf-8")) == int(len(content) * 0.9)
+    assert (first.read_bytes() + second_part.read_bytes()).decode() == content
 
 
 def test_minutes_are_what_start_up_leaves_of_the_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[list[str]] = []
+    commands: list[list[str]] = []
 
     def call(words: list[str], *_: Any) -> tuple[float, str]:
-        asked.append(words)
+        commands.append(words)
         return 30.0, json.dumps({"step": 7, "bits_per_byte": 2.0})
 
-    ours = part("quality.ours")
-    monkeypatch.setattr(ours, "call_pellucid", call)
-    track = ours.Track(tmp_path, tmp_path, tmp_path, threads=1)
-    found = track.run("nano", keep_to=30.0, start_up=12.0, seed=3)
-    words = asked[0]
+    quality_runs = part("quality.ours")
+    monkeypatch.setattr(quality_runs, "call_pellucid", call)
+    track = quality_runs.Track(tmp_path, tmp_path, tmp_path, threads=1)
+    run_figures = track.run("nano", keep_to=30.0, start_up=12.0, seed=3)
+    words = commands[0]
     assert float(words[words.index("--minutes") + 1]) == pytest.approx(0.3)
     assert words[words.index("--seed") + 1] == "3"
-    assert (found["updates"], found["bits_per_byte"]) == (7, 2.0)
-    asked.clear()
+    assert (run_figures["updates"], run_figures["bits_per_byte"]) == (7, 2.0)
+    commands.clear()
     assert "problem" in track.run("nano", keep_to=12.0, start_up=12.0, seed=3)
-    assert asked == []
+    assert commands == []
 
 
 def test_start_up_is_what_minutes_do_not_count(
@@ -66,9 +66,9 @@ def test_start_up_is_what_minutes_do_not_count(
         (run / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
         return 12.0, "{}"
 
-    ours = part("quality.ours")
-    monkeypatch.setattr(ours, "call_pellucid", call)
-    track = ours.Track(tmp_path, tmp_path, tmp_path, threads=1)
+    quality_runs = part("quality.ours")
+    monkeypatch.setattr(quality_runs, "call_pellucid", call)
+    track = quality_runs.Track(tmp_path, tmp_path, tmp_path, threads=1)
     assert track.start_up("nano")[0] == pytest.approx(7.5)
 
 
@@ -82,11 +82,11 @@ def test_the_table_sets_seconds_against_the_peers_and_says_where_none_are_left()
     parser = argparse.ArgumentParser()
     parser.add_argument("--threads", type=int, default=2)
     race |= part("machine").header("benchmarks.quality", parser, parser.parse_args([]))
-    shown = part("quality.page").table(race)
-    assert shown.startswith("`python -m benchmarks.quality`, 20")
-    assert "| peer | 100.0 | 1.00 | 3.5000 | 3.0000, 4.0000 | 2.4260 |  |" in shown
-    assert "| nano, to be kept: 0.1 of the time | start-up alone takes 12.0 |" in shown
-    assert "| 24.0 to 26.0 | 0.25 | 2.0000 | 2.0000, 2.0000 | 1.3863 | 9 |" in shown
+    page = part("quality.page").table(race)
+    assert page.startswith("`python -m benchmarks.quality`, 20")
+    assert "| peer | 100.0 | 1.00 | 3.5000 | 3.0000, 4.0000 | 2.4260 |  |" in page
+    assert "| nano, to be kept: 0.1 of the time | start-up alone takes 12.0 |" in page
+    assert "| 24.0 to 26.0 | 0.25 | 2.0000 | 2.0000, 2.0000 | 1.3863 | 9 |" in page
 
 
 @pytest.mark.parametrize("best", [0.00025, 0.002, 0.032])
@@ -94,17 +94,17 @@ def test_the_peer_is_tuned_until_its_best_rate_has_neighbours(
     best: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def one_training(setup: dict[str, Any], _: int) -> dict[str, Any]:
-        off = abs(setup["learning_rate"] / best - 1)
-        return {"bits_per_byte": 2 + off + (setup["batch_size"] == 8) * 0.01}
+        distance = abs(setup["learning_rate"] / best - 1)
+        return {"bits_per_byte": 2 + distance + (setup["batch_size"] == 8) * 0.01}
 
     tuning = part("quality.tuning")
     monkeypatch.setattr(tuning, "one_training", one_training)
     monkeypatch.setattr(tuning, "call_pellucid", lambda *_: (1.0, "{}"))
-    found = tuning.tune("small", 1.0, tmp_path, 1)
-    assert found["choice"] == {"learning_rate": best, "batch_size": 16}
-    rates = [run["learning_rate"] for run in found["runs"]]
+    tuning_result = tuning.tune("small", 1.0, tmp_path, 1)
+    assert tuning_result["choice"] == {"learning_rate": best, "batch_size": 16}
+    rates = [run["learning_rate"] for run in tuning_result["runs"]]
     assert min(rates) < best < max(rates)
-    tried = [(run["learning_rate"], run["batch_size"]) for run in found["runs"]]
+    tried = [(run["learning_rate"], run["batch_size"]) for run in tuning_result["runs"]]
     assert len(set(tried)) == len(tried)
 
 
@@ -113,11 +113,11 @@ def test_what_a_peer_was_tuned_to_is_the_newest_of_its_shape(tmp_path: Path) -> 
     with pytest.raises(SystemExit, match="--tune --preset small"):
         tuning.newest_choice(tmp_path, "small")
     for day, preset, rate in (("01", "small", 0.1), ("02", "small", 0.2), ("03", "nano", 0.3)):
-        written = {"preset": preset, "choice": {"learning_rate": rate, "batch_size": 8}}
-        (tmp_path / f"quality-peer-2026-01-{day}.json").write_text(json.dumps(written))
-    found = tuning.newest_choice(tmp_path, "small")
-    assert found["learning_rate"] == 0.2
-    assert found["tuned_on"] == "quality-peer-2026-01-02.json"
+        tuning_file = {"preset": preset, "choice": {"learning_rate": rate, "batch_size": 8}}
+        (tmp_path / f"quality-peer-2026-01-{day}.json").write_text(json.dumps(tuning_file))
+    choice = tuning.newest_choice(tmp_path, "small")
+    assert choice["learning_rate"] == 0.2
+    assert choice["tuned_on"] == "quality-peer-2026-01-02.json"
 
 
 @pytest.mark.parametrize("preset", ["nano", "small", "medium"])
@@ -130,8 +130,8 @@ def test_each_change_to_a_recipe_is_one_and_trains_on_as_many_tokens(preset: str
     assert len({recipe_choices.config_key(run) for run in runs.values()}) == len(runs)
     budgets = {run.training.budget for run in runs.values()}
     base = runs["as it is"]
-    each = base.training.batch_size * base.model.context_length
-    assert budgets == {config.Tokens(count=10 * each)}
+    tokens_of_update = base.training.batch_size * base.model.context_length
+    assert budgets == {config.Tokens(count=10 * tokens_of_update)}
     assert base.model == find(preset).model
 
 
@@ -147,7 +147,7 @@ def test_a_change_is_compared_with_the_same_seed_alone() -> None:
             "processor_seconds_per_update": 1.0,
         }
 
-    shown = part("recipe_choices").table(
+    table = part("recipe_choices").table(
         [
             cell("as it is", 1, 2.0),
             cell("as it is", 2, 3.0),
@@ -157,7 +157,7 @@ def test_a_change_is_compared_with_the_same_seed_alone() -> None:
         ]
     )
     # t of one degree of freedom is 12.7, and the standard error 0.2
-    assert "| other | +0.3000 | -2.2412 to +2.8412 | +0.5000, +0.1000 |" in shown
+    assert "| other | +0.3000 | -2.2412 to +2.8412 | +0.5000, +0.1000 |" in table
 
 
 class Bigrams(nn.Module):
@@ -203,12 +203,12 @@ def test_a_race_is_kept_under_its_date_with_the_names_of_its_texts(
     ran = {"peer": {"name": "GPT-2"}, "runs": {}}
     monkeypatch.setattr(command, "RESULTS", tmp_path)
     monkeypatch.setattr(command, "against_gpt2", lambda *_: ran)
-    monkeypatch.setattr(command, "table", lambda found: found["peer"]["name"])
+    monkeypatch.setattr(command, "table", lambda results: results["peer"]["name"])
     texts = ["--train", str(tmp_path / "a.txt"), "--held-out", str(tmp_path / "b.txt")]
     monkeypatch.setattr("sys.argv", ["quality", *texts])
     command.main()
     (file,) = tmp_path.glob("quality-gpt2-*.json")
-    found = json.loads(file.read_text(encoding="utf-8"))
-    assert found["runs"] == {}
-    assert found["command"].endswith("benchmarks.quality --train a.txt --held-out b.txt")
+    results = json.loads(file.read_text(encoding="utf-8"))
+    assert results["runs"] == {}
+    assert results["command"].endswith("benchmarks.quality --train a.txt --held-out b.txt")
     assert capsys.readouterr().out.strip() == "GPT-2"

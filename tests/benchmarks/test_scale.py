@@ -27,10 +27,13 @@ def test_lengths_share_one_number_of_tokens() -> None:
 )
 def test_one_number_is_changed_at_a_time(axis: str, field: str) -> None:
     scale = its("scale")
-    base, made = its("shapes").as_json(scale.BASE), its("shapes").as_json(scale.shape_at(axis, 512))
-    assert made[field] == 512
-    changed = {name for name in base if base[name] != made[name]}
-    assert changed - {field} <= ({"heads"} if axis == "width" else set())
+    base, changed_shape = (
+        its("shapes").as_json(scale.BASE),
+        its("shapes").as_json(scale.shape_at(axis, 512)),
+    )
+    assert changed_shape[field] == 512
+    changed_names = {name for name in base if base[name] != changed_shape[name]}
+    assert changed_names - {field} <= ({"heads"} if axis == "width" else set())
 
 
 def points() -> list[dict[str, Any]]:
@@ -58,8 +61,8 @@ def found() -> dict[str, Any]:
     machine = {"processor": "P", "cores": 2, "capability": "AVX", "torch": "2", "python": "3"}
     head = {"command": "python -m x", "date": "2026-01-02", "commit": "abc", "threads": 1}
     axes = {"depth": {"limits": limits, "points": points()}}
-    more = {"machine": machine, "load_before": 0.5, "said": "a base", "axes": axes}
-    return json.loads(json.dumps(head | more))
+    facts = {"machine": machine, "load_before": 0.5, "said": "a base", "axes": axes}
+    return json.loads(json.dumps(head | facts))
 
 
 def test_a_point_is_the_median_of_its_turns_beside_what_arithmetic_says() -> None:
@@ -76,12 +79,12 @@ def test_a_point_is_the_median_of_its_turns_beside_what_arithmetic_says() -> Non
 
 def test_every_axis_has_a_table_and_two_plots_that_the_page_shows() -> None:
     page = its("scale_page")
-    made = page.page(found())
-    assert "| 2 | 1,024 (512 to 2,048) |" in made
-    drawn = page.draw(found())
-    assert set(drawn) == {"depth-speed", "depth-memory"}
-    for name, drawing in drawn.items():
-        assert f"(performance/{name}.svg)" in made
+    text = page.page(found())
+    assert "| 2 | 1,024 (512 to 2,048) |" in text
+    plots = page.draw(found())
+    assert set(plots) == {"depth-speed", "depth-memory"}
+    for name, drawing in plots.items():
+        assert f"(performance/{name}.svg)" in text
         lines = ET.fromstring(drawing).iter("{http://www.w3.org/2000/svg}polyline")
         assert len(list(lines)) == 2
 

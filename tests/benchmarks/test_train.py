@@ -23,8 +23,8 @@ def tiny(**numbers: int) -> Any:
 
 
 def fact(name: str, loss: float, **more: Any) -> dict[str, Any]:
-    known = {"parameters": 10, "precision": "float32", "same_weights": True}
-    return {name: known | {"float32_loss": loss, "first_loss": loss} | more}
+    facts = {"parameters": 10, "precision": "float32", "same_weights": True}
+    return {name: facts | {"float32_loss": loss, "first_loss": loss} | more}
 
 
 def test_gpt2_has_the_parameters_that_were_published() -> None:
@@ -39,32 +39,34 @@ def tiny_of(shape: Any, **numbers: int) -> Any:
 @pytest.mark.parametrize("name", ["char", "between", "mid", "gpt2", "gpt2-1024"])
 def test_the_formula_of_flops_is_what_counting_counts_but_for_biases(name: str) -> None:
     shape = its("shapes").SHAPES[name]
-    counted = sum(row.forward + row.backward for row in flops_per_token(shape.model()))
+    n_flops = sum(row.forward + row.backward for row in flops_per_token(shape.model()))
     # a bias is an addition, which counting has among its 2 FLOPs per parameter
     biases = shape.layers * 9 * shape.width
-    assert shape.flops == shape.tokens * (counted - 6 * biases)
+    assert shape.flops == shape.tokens * (n_flops - 6 * biases)
 
 
 def test_flags_change_the_numbers_of_a_shape_and_what_cannot_be_built_is_refused() -> None:
     flags = its("train").flags()
 
-    def asked(*words: str) -> Any:
+    def shape_from(*words: str) -> Any:
         return its("shapes").as_asked("char", flags.parse_args(words))
 
-    assert asked() == its("shapes").SHAPES["char"]
-    assert asked("--width", "96", "--heads", "3").describe().endswith("4 layers of 96 in 3 heads")
+    assert shape_from() == its("shapes").SHAPES["char"]
+    assert (
+        shape_from("--width", "96", "--heads", "3").describe().endswith("4 layers of 96 in 3 heads")
+    )
     for words in (["--heads", "3"], ["--layers", "0"]):
         with pytest.raises(SystemExit, match=r"no model has vocabulary 65.*multiple of --heads"):
-            asked(*words)
+            shape_from(*words)
 
 
 def test_drawn_ids_follow_zipf_and_stay_in_the_vocabulary(tmp_path: Path) -> None:
-    said = its("shapes").write_ids(tiny(), None, tmp_path / "ids.npy")
+    description = its("shapes").write_ids(tiny(), None, tmp_path / "ids.npy")
     ids = np.load(tmp_path / "ids.npy")
     counts = np.sort(np.bincount(ids, minlength=97))[::-1]
     assert len(counts) == 97
     assert counts[0] / counts[9] == pytest.approx(10, rel=0.1)
-    assert "1 / k" in said
+    assert "1 / k" in description
 
 
 def test_a_text_with_more_kinds_of_bytes_than_ids_is_refused(tmp_path: Path) -> None:
@@ -117,7 +119,7 @@ def results() -> dict[str, Any]:
         clock: {"bfloat16": 4 * shape.flops, "float32": 2 * shape.flops, "read": 3e10}
         for clock in ("best", "by_processor")
     }
-    made = {
+    shape_results = {
         "shape": its("shapes").as_json(shape),
         "said": shape.describe(),
         "ids": "drawn",
@@ -127,12 +129,12 @@ def results() -> dict[str, Any]:
         "settled": ["pellucid, vital signs"],
         "facts": fact("peer, float32", 8.3) | fact("pellucid, vital signs", 8.3),
         "summary": its("train_table").summary(turns, shape, limits),
-        "turns": {name: [vars(one) for one in of] for name, of in turns.items()},
+        "turns": {name: [vars(turn) for turn in turn_list] for name, turn_list in turns.items()},
     }
     machine = {"processor": "P", "cores": 2, "capability": "AVX", "torch": "2", "python": "3"}
     head = {"command": "python -m x", "date": "2026-01-02", "commit": "abc", "threads": 2}
-    found = head | {"machine": machine, "load_before": 0.5, "shapes": {"tiny": made}}
-    return json.loads(json.dumps(found))
+    all_results = head | {"machine": machine, "load_before": 0.5, "shapes": {"tiny": shape_results}}
+    return json.loads(json.dumps(all_results))
 
 
 def test_the_table_says_speeds_ratios_shares_and_memory() -> None:
@@ -141,8 +143,8 @@ def test_the_table_says_speeds_ratios_shares_and_memory() -> None:
     # 24 tokens in 2 s; 4 times as slow; flops / 2 s of a peak of 2 flops
     assert peer.startswith("| peer, float32 | 12 | 4.00 (4.00 to 4.00; 2.00) | 25% of float32 |")
     assert "| 300 |" in peer
-    (ours,) = (line for line in lines if line.startswith("| pellucid"))
-    assert ours.startswith("| pellucid, vital signs | 48 |  | 100% of float32 | 100 |")
+    (row,) = (line for line in lines if line.startswith("| pellucid"))
+    assert row.startswith("| pellucid, vital signs | 48 |  | 100% of float32 | 100 |")
     assert "`python -m x`, 2026-01-02: P, 2 cores (AVX), 2 threads" in lines[0]
 
 
@@ -158,12 +160,12 @@ def test_the_page_takes_the_newest_results_and_says_what_was_not_measured(tmp_pa
     # results of another benchmark whose name begins alike
     (tmp_path / "loss-settled-2026-01-02.json").write_text("{}", encoding="utf-8")
     text = "a\n<!-- train -->\nx\n<!-- end -->\nb\n<!-- loss -->\n<!-- end -->\n"
-    made = page.filled(text, sections, tmp_path)
-    assert "| peer, float32 | 12 |" in made
-    assert "old" not in made
-    assert made.count("<!-- end -->") == 2
-    assert "<!-- loss -->\nNot measured yet: `python -m benchmarks.loss` does it.\n" in made
-    assert page.filled(made, sections, tmp_path) == made
+    filled = page.filled(text, sections, tmp_path)
+    assert "| peer, float32 | 12 |" in filled
+    assert "old" not in filled
+    assert filled.count("<!-- end -->") == 2
+    assert "<!-- loss -->\nNot measured yet: `python -m benchmarks.loss` does it.\n" in filled
+    assert page.filled(filled, sections, tmp_path) == filled
 
 
 def test_a_page_without_a_place_for_a_section_is_refused(tmp_path: Path) -> None:
@@ -182,16 +184,16 @@ def test_the_page_has_a_place_for_every_section() -> None:
 def test_the_command_is_told_with_the_flags_that_were_given() -> None:
     parser = its("train").flags()
     words = ["--shape", "mid", "--turns", "2", "--compiled", "--out", "x", "--nanogpt", "a/nanoGPT"]
-    given = its("machine").flags_of(parser, parser.parse_args(words))
-    assert given == ["--shape", "mid", "--nanogpt", "nanoGPT", "--turns", "2", "--compiled"]
+    flags = its("machine").flags_of(parser, parser.parse_args(words))
+    assert flags == ["--shape", "mid", "--nanogpt", "nanoGPT", "--turns", "2", "--compiled"]
 
 
 def test_contestants_that_do_not_fit_into_memory_are_not_started() -> None:
     shape = tiny()
-    needed = 16 * parameter_count(shape.model())
-    its("train").check_memory(shape, 3, 3 * needed)
+    needed_bytes = 16 * parameter_count(shape.model())
+    its("train").check_memory(shape, 3, 3 * needed_bytes)
     with pytest.raises(SystemExit, match="4 contestants of tiny hold at least"):
-        its("train").check_memory(shape, 4, 4 * needed - 1)
+        its("train").check_memory(shape, 4, 4 * needed_bytes - 1)
 
 
 def test_who_multiplies_other_weights_must_multiply_as_many() -> None:

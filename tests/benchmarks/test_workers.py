@@ -25,12 +25,12 @@ def test_seconds_are_of_a_step_and_the_median_over_turns() -> None:
 
 def test_a_ratio_is_taken_round_by_round_so_that_a_slow_round_changes_nothing() -> None:
     slow_machine = (1.0, 10.0, 1.0)
-    ours, theirs = [turn(s) for s in slow_machine], [turn(2 * s) for s in slow_machine]
-    assert workers().ratio(theirs, ours) == 2.0
+    fast, slow = [turn(s) for s in slow_machine], [turn(2 * s) for s in slow_machine]
+    assert workers().ratio(slow, fast) == 2.0
     # one round in which only the other was disturbed moves the mean, not the median
-    theirs[0] = turn(50.0)
-    assert workers().ratio(theirs, ours) == 2.0
-    assert workers().ratios(theirs, ours)[0] == 50.0
+    slow[0] = turn(50.0)
+    assert workers().ratio(slow, fast) == 2.0
+    assert workers().ratios(slow, fast)[0] == 50.0
 
 
 def test_a_ratio_of_unequally_many_turns_is_refused() -> None:
@@ -39,19 +39,19 @@ def test_a_ratio_of_unequally_many_turns_is_refused() -> None:
 
 
 def test_who_goes_first_alternates() -> None:
-    told: list[str] = []
+    names: list[str] = []
 
     class Fake:
         def __init__(self, name: str) -> None:
             self.name = name
 
         def work(self, steps: int) -> Any:
-            told.append(self.name)
+            names.append(self.name)
             return turn(1.0, steps=steps)
 
     turns = workers().in_turns([Fake("a"), Fake("b"), Fake("c")], rounds=3, steps=7)
-    assert "".join(told) == "abccbaabc"
-    assert [one.steps for one in turns["b"]] == [7, 7, 7]
+    assert "".join(names) == "abccbaabc"
+    assert [turn_of_b.steps for turn_of_b in turns["b"]] == [7, 7, 7]
 
 
 def test_a_turn_is_as_long_as_wanted_but_at_least_one_step() -> None:
@@ -60,8 +60,8 @@ def test_a_turn_is_as_long_as_wanted_but_at_least_one_step() -> None:
 
 
 def test_a_contestant_gets_no_setting_that_it_was_not_given() -> None:
-    given = {"PATH": "p", "MALLOC_TRIM_THRESHOLD_": "1", "OMP_NUM_THREADS": "9", "KMP_X": "1"}
-    assert workers().environment(given, 2) == {"PATH": "p", "OMP_NUM_THREADS": "2"}
+    variables = {"PATH": "p", "MALLOC_TRIM_THRESHOLD_": "1", "OMP_NUM_THREADS": "9", "KMP_X": "1"}
+    assert workers().environment(variables, 2) == {"PATH": "p", "OMP_NUM_THREADS": "2"}
 
 
 def contestant(what: str, **setup: Any) -> Any:
@@ -103,11 +103,11 @@ def test_a_contestant_that_cannot_be_made_is_named() -> None:
 
 
 def test_contestants_start_and_warm_up_side_by_side() -> None:
-    both = [contestant("Counting", start=40), contestant("Counting", start=1)]
-    both[1] = replace(both[1], name="other")
-    with workers().started(both, threads=1, concurrently=True) as made:
-        assert [one.facts["torch"] for one in made] == [False, False]
-        turns = workers().work_together(made, 2)
+    contestants = [contestant("Counting", start=40), contestant("Counting", start=1)]
+    contestants[1] = replace(contestants[1], name="other")
+    with workers().started(contestants, threads=1, concurrently=True) as started_workers:
+        assert [worker.facts["torch"] for worker in started_workers] == [False, False]
+        turns = workers().work_together(started_workers, 2)
     assert {name: turn.found["count"] for name, turn in turns.items()} == {
         "Counting": 42,
         "other": 3,

@@ -48,10 +48,10 @@ def test_a_release_has_every_text_in_every_language(language: str) -> None:
 
 
 def test_a_good_translation_is_shown(spanish: Any) -> None:
-    found, shown = spanish(GOOD)
-    assert found == {}
-    assert shown["a"] == "{p:.3f} es {word}"
-    assert shown["b"]["many"] == "{n} de capas"
+    faults, messages = spanish(GOOD)
+    assert faults == {}
+    assert messages["a"] == "{p:.3f} es {word}"
+    assert messages["b"]["many"] == "{n} de capas"
 
 
 @pytest.mark.parametrize(
@@ -72,11 +72,11 @@ def test_a_good_translation_is_shown(spanish: Any) -> None:
 def test_a_text_with_a_fault_is_listed_and_shown_in_english(
     spanish: Any, entries: Mapping[str, Any], kinds: Mapping[str, str]
 ) -> None:
-    found, shown = spanish(entries)
-    assert found == kinds
-    assert shown.keys() == ENGLISH.keys()
+    faults, messages = spanish(entries)
+    assert faults == kinds
+    assert messages.keys() == ENGLISH.keys()
     for key in kinds.keys() & ENGLISH.keys():
-        assert shown[key] == ENGLISH[key]
+        assert messages[key] == ENGLISH[key]
 
 
 def test_the_check_lists_faults_and_fails(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,13 +96,15 @@ def test_every_text_is_used_and_every_key_is_there() -> None:
     )
     code += "".join(file.content.decode() for file in files().values() if "javascript" in file.kind)
     # a key that is put together of parts: f"update.moves-{trend}", or `learn.field-${field}`
-    made = re.findall(r'f"([\w.-]*)\{[^"]*\}([\w-]*)"', code)
-    made += re.findall(r"`([\w.-]*)\$\{[^`]*\}([\w-]*)`", code)
-    patterns = [re.compile(rf"{re.escape(a)}[\w-]+{re.escape(b)}") for a, b in made if "." in a]
+    built_keys = re.findall(r'f"([\w.-]*)\{[^"]*\}([\w-]*)"', code)
+    built_keys += re.findall(r"`([\w.-]*)\$\{[^`]*\}([\w-]*)`", code)
+    patterns = [
+        re.compile(rf"{re.escape(a)}[\w-]+{re.escape(b)}") for a, b in built_keys if "." in a
+    ]
     dotted = [key for key in texts(SOURCE) if "." in key]
     unused = [
         k for k in dotted if f'"{k}"' not in code and not any(p.fullmatch(k) for p in patterns)
     ]
     assert unused == []
-    called = set(re.findall(r'message\(\s*"([^"]+)"', code))
-    assert called - texts(SOURCE).keys() == set()
+    used_keys = set(re.findall(r'message\(\s*"([^"]+)"', code))
+    assert used_keys - texts(SOURCE).keys() == set()

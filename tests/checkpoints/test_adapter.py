@@ -52,9 +52,9 @@ def write(
     folder: Path, family: str = "llama", lora: config.LoRA = LORA, **more: Any
 ) -> Transformer:
     folder.mkdir()
-    described = config_of(family)
-    model = adapted(described, lora, **more)
-    written_as = write_adapter(folder, described, lora, model.state_dict(), base="there")
+    model_config = config_of(family)
+    model = adapted(model_config, lora, **more)
+    written_as = write_adapter(folder, model_config, lora, model.state_dict(), base="there")
     assert written_as == WRITTEN_AS.get(family, family)
     return model
 
@@ -75,8 +75,8 @@ def test_adapter_is_the_same_after_out_and_in(family: str, fresh: bool, tmp_path
     read = read_adapter(folder, config_of(family))
     assert read.base == "there"
     same(read.tensors, learnt(model))
-    again = adapted(config_of(family), read.lora)
-    assert list(adapters(again)) == list(adapters(model))
+    read_model = adapted(config_of(family), read.lora)
+    assert list(adapters(read_model)) == list(adapters(model))
     assert (read.lora.rank, read.lora.alpha, read.lora.dropout) == (3, 5.0, 0.125)
 
 
@@ -84,23 +84,23 @@ def test_adapter_is_the_same_after_out_and_in(family: str, fresh: bool, tmp_path
 def test_an_adapter_of_a_base_that_leaves_as_another_family_has_the_names_of_its_files(
     family: str, tmp_path: Path
 ) -> None:
-    described = config_of(family)
-    model = adapted(described)
-    written_as = write_adapter(tmp_path, described, LORA, model.state_dict(), family=family)
+    model_config = config_of(family)
+    model = adapted(model_config)
+    written_as = write_adapter(tmp_path, model_config, LORA, model.state_dict(), family=family)
     assert written_as == family
-    same(read_adapter(tmp_path, described).tensors, learnt(model))
-    names = Base(described, family)
+    same(read_adapter(tmp_path, model_config).tensors, learnt(model))
+    names = Base(model_config, family)
     modules = json.loads((tmp_path / "adapter_config.json").read_text())["target_modules"]
     assert set(modules) == names.modules.keys()
 
 
 def test_a_family_that_does_not_fit_is_refused(tmp_path: Path) -> None:
-    described = config_of("llama")
-    state = adapted(described).state_dict()
+    model_config = config_of("llama")
+    state = adapted(model_config).state_dict()
     with pytest.raises(CheckpointError, match="a gpt2 does not fit this model: "):
-        write_adapter(tmp_path, described, LORA, state, family="gpt2")
+        write_adapter(tmp_path, model_config, LORA, state, family="gpt2")
     with pytest.raises(CheckpointError, match="pellucid is no family of transformers"):
-        write_adapter(tmp_path, described, LORA, state, family="pellucid")
+        write_adapter(tmp_path, model_config, LORA, state, family="pellucid")
 
 
 @pytest.mark.parametrize("family", STACKED)
@@ -136,11 +136,11 @@ def test_fused_update_is_the_updates_of_its_parts(family: str, tmp_path: Path) -
         for part in ("query", "key", "value"):
             source = base.source(f"{path}.{part}")
             module = f"base_model.model.{source.name.removesuffix('.weight')}"
-            whole = stored[f"{module}.lora_B.weight"] @ stored[f"{module}.lora_A.weight"]
-            got = base.layout.take(f"{path}.{part}.weight", whole)
+            fused_update = stored[f"{module}.lora_B.weight"] @ stored[f"{module}.lora_A.weight"]
+            part_update = base.layout.take(f"{path}.{part}.weight", fused_update)
             layer = model.get_submodule(f"{path}.{part}")
             expected = layer.lora_up @ layer.lora_down if part != "key" else torch.zeros(16, 16)
-            torch.testing.assert_close(got, expected.detach(), rtol=1e-5, atol=1e-6)
+            torch.testing.assert_close(part_update, expected.detach(), rtol=1e-5, atol=1e-6)
 
 
 def test_table_is_what_peft_reads(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_table_is_what_peft_reads(tmp_path: Path) -> None:
 def test_fused_update_of_others_is_read_as_three_that_share_their_down(
     family: str, tmp_path: Path
 ) -> None:
-    described = config_of(family)
+    model_config = config_of(family)
     write(tmp_path / "a", family, replace(LORA, targets=("query",)))
 
     def fill(tensors: dict[str, Tensor]) -> None:
@@ -168,7 +168,7 @@ def test_fused_update_of_others_is_read_as_three_that_share_their_down(
             tensors[name] = torch.randn(tensor.shape)
 
     retensor(tmp_path / "a", fill, keep_metadata=False)
-    read = read_adapter(tmp_path / "a", described)
+    read = read_adapter(tmp_path / "a", model_config)
     assert read.lora.targets == ("query", "key", "value")
     downs = [read.tensors[f"decoder.blocks.0.attention.{p}.lora_down"] for p in read.lora.targets]
     assert torch.equal(downs[0], downs[1])
@@ -229,8 +229,8 @@ def test_what_is_not_supported_is_refused_by_name(
 
 def test_what_is_off_or_says_how_it_started_is_no_obstacle(tmp_path: Path) -> None:
     model = write(tmp_path / "a")
-    off = {"a_new_way": None, "another": {}, "use_qalora": False, "loftq_config": {}}
-    change(tmp_path / "a", **off, init_lora_weights="gaussian", peft_version="99")
+    switched_off = {"a_new_way": None, "another": {}, "use_qalora": False, "loftq_config": {}}
+    change(tmp_path / "a", **switched_off, init_lora_weights="gaussian", peft_version="99")
     same(read_adapter(tmp_path / "a", config_of("llama")).tensors, learnt(model))
 
 
@@ -252,16 +252,16 @@ def test_layers_of_different_scale_are_refused(pattern: str, tmp_path: Path) -> 
 
 def test_layers_of_different_rank_and_one_scale_are_read_with_zeros(tmp_path: Path) -> None:
     """So does an adapter of blocks come back from `peft`, which keeps no metadata."""
-    described = config_of("gpt2")
+    model_config = config_of("gpt2")
     model = write(tmp_path / "a", "gpt2", replace(LORA, targets=("query", "value", "up")))
     retensor(tmp_path / "a", lambda tensors: None, keep_metadata=False)
-    read = read_adapter(tmp_path / "a", described)
+    read = read_adapter(tmp_path / "a", model_config)
     assert (read.lora.rank, read.lora.alpha) == (6, 10.0)
-    again = adapted(described, read.lora)
-    again.load_state_dict({**again.state_dict(), **read.tensors})
+    read_model = adapted(model_config, read.lora)
+    read_model.load_state_dict({**read_model.state_dict(), **read.tensors})
     ids = torch.arange(3, 12)[None]
     with torch.no_grad():
-        torch.testing.assert_close(again(ids), model(ids), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(read_model(ids), model(ids), rtol=1e-5, atol=1e-5)
 
 
 Q = "base_model.model.model.layers.0.self_attn.q_proj"
@@ -326,27 +326,29 @@ def test_model_that_no_family_can_say_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_is_no_adapter_alone_is_refused(tmp_path: Path) -> None:
-    described = config_of("llama")
-    state = adapted(described).state_dict()
+    model_config = config_of("llama")
+    state = adapted(model_config).state_dict()
     with pytest.raises(CheckpointError, match=r"classifier\.weight is fully trained"):
-        write_adapter(tmp_path, described, LORA, {**state, "classifier.weight": torch.ones(2, 16)})
+        write_adapter(
+            tmp_path, model_config, LORA, {**state, "classifier.weight": torch.ones(2, 16)}
+        )
     with pytest.raises(CheckpointError, match="no adapters"):
-        write_adapter(tmp_path, described, LORA, assemble(described, seed=0).state_dict())
+        write_adapter(tmp_path, model_config, LORA, assemble(model_config, seed=0).state_dict())
     assert not list(tmp_path.iterdir())
 
 
 def test_adapted_model_comes_back_from_an_ordinary_checkpoint(tmp_path: Path) -> None:
-    described = config_of("llama")
-    model = adapted(described)
+    model_config = config_of("llama")
+    model = adapted(model_config)
     save(tmp_path / "step-1", Checkpoint(model.state_dict(), {}, {}, {}))
     with torch.device("meta"):
-        again = assemble(described, seed=0)
-        assemble_trained(again, LORA, seed=0)
-    again.load_state_dict(load_model_tensors(tmp_path / "step-1"), assign=True)
+        read_model = assemble(model_config, seed=0)
+        assemble_trained(read_model, LORA, seed=0)
+    read_model.load_state_dict(load_model_tensors(tmp_path / "step-1"), assign=True)
     ids = torch.arange(3, 12)[None]
     with torch.no_grad():
-        assert torch.equal(again.eval()(ids), model(ids))
-    same(merged(again), merged(model))
+        assert torch.equal(read_model.eval()(ids), model(ids))
+    same(merged(read_model), merged(model))
 
 
 def test_adapter_that_was_read_fits_the_state_of_its_base(tmp_path: Path) -> None:

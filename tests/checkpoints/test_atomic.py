@@ -32,10 +32,10 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of one megabyte, where this user may make one."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    made = subprocess.run(
+    mount = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)], capture_output=True
     ) if shutil.which("mount") else None  # fmt: skip
-    if made is None or made.returncode:
+    if mount is None or mount.returncode:
         pytest.skip("only root can make a small disk")
     try:
         yield disk
@@ -57,12 +57,12 @@ def test_what_a_checkpoint_takes_is_foretold(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save(tmp_path / "one", checkpoint(10_000))
-    taken = sum(file.stat().st_size for file in (tmp_path / "one").iterdir())
-    full(monkeypatch, taken - 1)
+    n_bytes = sum(file.stat().st_size for file in (tmp_path / "one").iterdir())
+    full(monkeypatch, n_bytes - 1)
     with pytest.raises(CheckpointError, match="was not written"):
         save(tmp_path / "two", checkpoint(10_000))
     assert not (tmp_path / "two").exists()
-    full(monkeypatch, 2 * taken)
+    full(monkeypatch, 2 * n_bytes)
     save(tmp_path / "two", checkpoint(10_000))
 
 
@@ -93,8 +93,8 @@ def test_a_line_that_the_disk_cannot_hold_is_not_there_at_all(small_disk: Path) 
     file = small_disk / "metrics.jsonl"
     with recorder(file) as record:
         record(STEP)
-        rest = shutil.disk_usage(small_disk).free
-        (small_disk / "others").write_bytes(b"x" * rest)
+        n_free = shutil.disk_usage(small_disk).free
+        (small_disk / "others").write_bytes(b"x" * n_free)
         with pytest.raises(RunError, match="could not be written: No space left"):
             record(events.Sampled(step=1, sentence="x" * 9000, next_tokens=(), continuation=""))
         assert read_events(file) == [STEP]
@@ -135,14 +135,16 @@ def test_a_training_on_a_full_disk_stops_and_goes_on_once_there_is_room(
     monkeypatch.setattr(Shelf, "save", fill_up)
     words = ["train", str(file), "--out", str(run), "--steps", "12", *settings]
     assert main([*words, "--set", "text.held_out=0.2"]) == 2
-    said = " ".join(capsys.readouterr().err.split())
-    assert "step-8 was not written: it needs 0." in said
-    assert said.endswith(f"make room, then resume: pellucid train --resume {run}")
+    message = " ".join(capsys.readouterr().err.split())
+    assert "step-8 was not written: it needs 0." in message
+    assert message.endswith(f"make room, then resume: pellucid train --resume {run}")
     folder = RunFolder(run)
     assert folder.shelf.steps() == [4]
     monkeypatch.undo()
     runs.resume(run, show=False)
     saved = [e.step for e in read_events(folder.metrics) if isinstance(e, CheckpointSaved)]
     assert saved == [4, 8, 12]
-    one, two = (load(RunFolder(path).shelf.latest()).model for path in (trained, run))
-    assert all(torch.equal(one[name], two[name]) for name in one)
+    first_model, second_model = (
+        load(RunFolder(path).shelf.latest()).model for path in (trained, run)
+    )
+    assert all(torch.equal(first_model[name], second_model[name]) for name in first_model)

@@ -37,12 +37,15 @@ def checkpoint(value: float = 1.0) -> Checkpoint:
 def test_comes_back_as_it_was(tmp_path: Path) -> None:
     saved = checkpoint()
     save(tmp_path / "step-1", saved)
-    back = load(tmp_path / "step-1")
-    for ours, theirs in ((saved.model, back.model), (saved.optimiser, back.optimiser)):
-        assert ours.keys() == theirs.keys()
-        assert all(torch.equal(ours[k], theirs[k]) for k in ours)
-    assert torch.equal(back.random["cpu"], saved.random["cpu"])
-    assert back.state == saved.state
+    loaded = load(tmp_path / "step-1")
+    for saved_tensors, loaded_tensors in (
+        (saved.model, loaded.model),
+        (saved.optimiser, loaded.optimiser),
+    ):
+        assert saved_tensors.keys() == loaded_tensors.keys()
+        assert all(torch.equal(saved_tensors[k], loaded_tensors[k]) for k in saved_tensors)
+    assert torch.equal(loaded.random["cpu"], saved.random["cpu"])
+    assert loaded.state == saved.state
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "optimiser.safetensors", "state.json"])

@@ -39,9 +39,12 @@ def test_classes_and_weights_come_back_as_they_were(family: str, tmp_path: Path)
     assert published.family == family
     assert isinstance(published.model.head, config.ClassificationHead)
     assert published.model.head.names == NAMES
-    ours, again = assemble(model, seed=1).eval(), build_published(published, torch.device("cpu"))
+    model_before, read_model = (
+        assemble(model, seed=1).eval(),
+        build_published(published, torch.device("cpu")),
+    )
     ids = torch.arange(12).reshape(2, 6)
-    assert torch.equal(ours(ids), again(ids))
+    assert torch.equal(model_before(ids), read_model(ids))
     table = json.loads((tmp_path / "config.json").read_text())
     assert table["id2label"] == {"0": "ham", "1": "spam", "2": "neither"}
     assert table["label2id"] == {"ham": 0, "spam": 1, "neither": 2}

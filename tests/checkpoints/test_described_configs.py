@@ -21,8 +21,8 @@ DRAWS = 6
 
 def read(name: str, architecture: str, attributes: Table) -> config.Transformer:
     family = FAMILIES[name]
-    known = read_attributes(attributes, family.rules, family=name)
-    return family.read(known, DirectoryContents(architecture, frozenset()))
+    read_values = read_attributes(attributes, family.rules, family=name)
+    return family.read(read_values, DirectoryContents(architecture, frozenset()))
 
 
 def rates(name: str, number: int) -> Iterator[tuple[str, float]]:
@@ -38,27 +38,33 @@ def returns(name: str, architecture: str, attributes: Table) -> bool:
     """Whether a configuration is one of the family; then what is written of it reads the same."""
     try:
         model = read(name, architecture, attributes)
-        written = FAMILIES[name].describe(model)
+        attributes_again = FAMILIES[name].describe(model)
     except (PellucidError, Unfit):  # a width that is odd, say, or no layer with experts
         return False
-    assert read(name, architecture, written) == model, attributes
+    assert read(name, architecture, attributes_again) == model, attributes
     return True
 
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_what_is_read_is_written_again(name: str) -> None:
     draws = [draw(name, number) for number in range(DRAWS)]
-    for drawn in draws:
-        if "rope_scaling" in drawn.attributes:  # or an older spelling says it a second time
-            drawn.attributes.pop("rope_parameters", None)
-    assert sum(returns(name, drawn.architecture, drawn.attributes) for drawn in draws) > 0
+    for random_config in draws:
+        if "rope_scaling" in random_config.attributes:  # or an older spelling says it a second time
+            random_config.attributes.pop("rope_parameters", None)
+    assert (
+        sum(
+            returns(name, random_config.architecture, random_config.attributes)
+            for random_config in draws
+        )
+        > 0
+    )
 
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_number_of_an_attribute_is_written_again(name: str) -> None:
-    drawn = draw(name, 0)
+    random_config = draw(name, 0)
     for key, value in rates(name, 0):
-        returns(name, drawn.architecture, {**drawn.attributes, key: value})
+        returns(name, random_config.architecture, {**random_config.attributes, key: value})
 
 
 @pytest.mark.parametrize("terms", [[], ["c2p"], ["c2p", "p2c"]])
@@ -80,20 +86,20 @@ def rotary_of(name: str, architecture: str, scaling: Table) -> config.Transforme
 def test_the_scale_that_yarn_gives_to_latent_attention_is_written_as_its_factor() -> None:
     scaling = {**YARN, "mscale": 0.7, "mscale_all_dim": 0.9}
     model = rotary_of("deepseek_v3", "DeepseekV3ForCausalLM", scaling)
-    written = FAMILIES["deepseek_v3"].describe(model)["rope_scaling"]
-    assert written["mscale_all_dim"] == pytest.approx(0.9, rel=1e-12)
+    written_scaling = FAMILIES["deepseek_v3"].describe(model)["rope_scaling"]
+    assert written_scaling["mscale_all_dim"] == pytest.approx(0.9, rel=1e-12)
 
 
 def test_layers_with_a_window_keep_their_plain_rotation() -> None:
     model = rotary_of("olmo3", "Olmo3ForCausalLM", YARN)
     assert model.decoder is not None
     assert isinstance(model.decoder.positions, config.AlternatingPositions)
-    in_window, whole = model.decoder.positions.layers
+    in_window, without_window = model.decoder.positions.layers
     assert isinstance(in_window, config.Rotary)
-    assert isinstance(whole, config.Rotary)
+    assert isinstance(without_window, config.Rotary)
     assert in_window.scaling is None
-    assert isinstance(whole.scaling, config.YaRN)
-    assert whole.scaling.factor == 4
+    assert isinstance(without_window.scaling, config.YaRN)
+    assert without_window.scaling.factor == 4
 
 
 def test_a_yarn_that_lengthens_nothing_scales_nothing() -> None:

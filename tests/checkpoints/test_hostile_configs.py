@@ -31,10 +31,10 @@ def attack(family: str, folder: Path, chosen: list[tuple[str, Any]]) -> int:
     """Each of these attributes alone in a config; how many were refused."""
     write(folder, family)
     file = folder / "config.json"
-    whole = json.loads(file.read_text())
+    attributes = json.loads(file.read_text())
     refused = longest = 0
     for key, value in chosen:
-        file.write_text(json.dumps({**whole, key: value}))
+        file.write_text(json.dumps({**attributes, key: value}))
         start = time.process_time()
         try:
             open_published(folder)
@@ -50,12 +50,12 @@ def attack(family: str, folder: Path, chosen: list[tuple[str, Any]]) -> int:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_hostile_attribute_is_refused_or_means_nothing(family: str, tmp_path: Path) -> None:
-    chosen = random.Random(family).sample(attempts(family), 60)
-    assert attack(family, tmp_path / "dir", chosen) > 20
+    sample = random.Random(family).sample(attempts(family), 60)
+    assert attack(family, tmp_path / "dir", sample) > 20
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_hostile_attribute_is_refused_or_means_nothing(family: str, tmp_path: Path) -> None:
-    chosen = attempts(family)
-    assert attack(family, tmp_path / "dir", chosen) > len(chosen) // 3
+    all_attempts = attempts(family)
+    assert attack(family, tmp_path / "dir", all_attempts) > len(all_attempts) // 3

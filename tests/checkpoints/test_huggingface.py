@@ -46,25 +46,25 @@ def test_what_is_written_is_read_again_bit_for_bit(family: str, tmp_path: Path) 
     published = open_published(tmp_path / "dir")
     assert published.family == WRITTEN_AS.get(family, family)
     assert published.model == config_of(family)
-    again = build_published(published, CPU)
+    read_model = build_published(published, CPU)
     for name, parameter in model.named_parameters():
-        assert torch.equal(again.get_parameter(name), parameter), name
+        assert torch.equal(read_model.get_parameter(name), parameter), name
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_shards_give_the_same_model(family: str, tmp_path: Path) -> None:
     model = write(tmp_path / "dir", family)
     shard(tmp_path / "dir")
-    again = build_published(open_published(tmp_path / "dir"), CPU)
+    read_model = build_published(open_published(tmp_path / "dir"), CPU)
     for name, parameter in model.named_parameters():
-        assert torch.equal(again.get_parameter(name), parameter), name
+        assert torch.equal(read_model.get_parameter(name), parameter), name
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_parameter_has_one_place_of_its_own(family: str) -> None:
-    described = config_of(family)
+    model_config = config_of(family)
     with torch.device("meta"):
-        built = assemble(described, seed=0)
+        built = assemble(model_config, seed=0)
     used = open_places(family, [name for name, _ in built.named_parameters()])
     assert len(set(used)) == len(used)
 
@@ -73,8 +73,10 @@ def open_places(family: str, parameters: list[str]) -> list[tuple[str, int, int 
     from pellucid.checkpoints.huggingface.names import source_of
 
     names = FAMILIES[family].names_for(config_of(family))
-    found = [source_of(parameter, names) for parameter in parameters]
-    return [(source.name, source.index, source.expert) for source in found if source is not None]
+    file_sources = [source_of(parameter, names) for parameter in parameters]
+    return [
+        (source.name, source.index, source.expert) for source in file_sources if source is not None
+    ]
 
 
 @pytest.mark.parametrize("transposed", [False, True])
@@ -99,8 +101,8 @@ def test_a_part_that_is_taken_is_the_one_that_was_joined(
 
 def test_every_attribute_of_a_family_is_in_its_table() -> None:
     for family, attributes in ATTRIBUTES.items():
-        described = FAMILIES[family].describe(config_of(family))
-        for name in (*attributes, *described):
+        attributes_of_family = FAMILIES[family].describe(config_of(family))
+        for name in (*attributes, *attributes_of_family):
             assert name in FAMILIES[family].rules, (family, name)
 
 
@@ -133,11 +135,11 @@ def test_an_encoder_decoder_begins_as_its_own_files_say(tmp_path: Path) -> None:
     change(tmp_path / "dir", decoder_start_token_id=257)
     assert pellucid.load(tmp_path / "dir").tokenizer.begin_id == 257
     assert main(["import", str(tmp_path / "dir"), str(tmp_path / "run")]) == 0
-    again = pellucid.load(tmp_path / "run").tokenizer
-    assert (again.begin_id, again.end_id) == (257, 257)
+    tokenizer = pellucid.load(tmp_path / "run").tokenizer
+    assert (tokenizer.begin_id, tokenizer.end_id) == (257, 257)
     assert main(["export", str(tmp_path / "run"), str(tmp_path / "out")]) == 0
-    said = json.loads((tmp_path / "out" / "config.json").read_text())
-    assert said["decoder_start_token_id"] == 257
+    written_config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert written_config["decoder_start_token_id"] == 257
 
 
 @pytest.mark.parametrize("family", ["llama", "bert", "t5"])
@@ -149,9 +151,9 @@ def test_a_directory_is_drawn_as_the_run_made_of_it(
     use = "embed" if family == "bert" else "generate"
     assert f"use it: pellucid {use} " in capsys.readouterr().out
     assert main(["draw", str(tmp_path / "one")]) == 0
-    drawn = capsys.readouterr().out
+    drawing = capsys.readouterr().out
     assert main(["draw", str(tmp_path / "runs" / "one")]) == 0
-    assert capsys.readouterr().out == drawn
+    assert capsys.readouterr().out == drawing
 
 
 @pytest.mark.parametrize("verb", ["score", "evaluate", "generate"])
@@ -162,9 +164,9 @@ def test_an_encoder_predicts_no_token_from_those_before_it(
     (tmp_path / "text.txt").write_text("some words")
     words = {"evaluate": [str(tmp_path / "text.txt")], "generate": ["--prompt", "a"]}
     assert main([verb, str(tmp_path / "dir"), *words.get(verb, ["some words"])]) == 2
-    said = " ".join(capsys.readouterr().err.split())
-    assert "an encoder" in said
-    assert "as a whole" in said
+    message = " ".join(capsys.readouterr().err.split())
+    assert "an encoder" in message
+    assert "as a whole" in message
 
 
 def test_import_and_export_keep_every_number(
@@ -172,20 +174,20 @@ def test_import_and_export_keep_every_number(
 ) -> None:
     model = write(tmp_path / "dir", "gpt2")
     assert main(["import", str(tmp_path / "dir"), str(tmp_path / "run"), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["family"] == "gpt2"
-    assert told["parameters"] == sum(p.numel() for p in model.parameters())
+    import_result = json.loads(capsys.readouterr().out)
+    assert import_result["family"] == "gpt2"
+    assert import_result["parameters"] == sum(p.numel() for p in model.parameters())
     run = pellucid.load(tmp_path / "run")
     assert torch.equal(run.model(ids(9)), model(ids(9)))
     assert main(["export", str(tmp_path / "run"), str(tmp_path / "out")]) == 0
     assert "a gpt2" in capsys.readouterr().out
     modes = {file.stat().st_mode for file in (tmp_path / "out").iterdir()}
     assert len(modes) == 1  # whoever may read one file may read them all
-    again = pellucid.load(tmp_path / "out")
-    assert torch.equal(again.model(ids(9)), model(ids(9)))
-    assert again.tokenizer.encode_prompt("hello") == run.tokenizer.encode_prompt("hello")
+    exported = pellucid.load(tmp_path / "out")
+    assert torch.equal(exported.model(ids(9)), model(ids(9)))
+    assert exported.tokenizer.encode_prompt("hello") == run.tokenizer.encode_prompt("hello")
     first, second = (
-        json.loads((tmp_path / at / "config.json").read_text()) for at in ("dir", "out")
+        json.loads((tmp_path / folder / "config.json").read_text()) for folder in ("dir", "out")
     )
     assert {name for name in first if first[name] != second.get(name)} == set()
 
@@ -240,8 +242,10 @@ def index_lies(folder: Path) -> None:
     shard(folder)
     index = folder / "model.safetensors.index.json"
     table = json.loads(index.read_text())
-    where = table["weight_map"]
-    where["lm_head.weight"] = next(f for f in where.values() if f != where["lm_head.weight"])
+    files_of_tensors = table["weight_map"]
+    files_of_tensors["lm_head.weight"] = next(
+        f for f in files_of_tensors.values() if f != files_of_tensors["lm_head.weight"]
+    )
     index.write_text(json.dumps(table))
 
 
@@ -349,7 +353,7 @@ def test_a_directory_that_cannot_be_read_is_refused_by_name(
     damage: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(tmp_path / "dir")
-    spoil, said = REFUSED[damage]
+    spoil, message = REFUSED[damage]
     spoil(tmp_path / "dir")
     before = sorted(tmp_path.rglob("*"))
     for words in (
@@ -357,7 +361,7 @@ def test_a_directory_that_cannot_be_read_is_refused_by_name(
         ["generate", str(tmp_path / "dir"), "--prompt", "a", "--json"],
     ):
         assert main(words) == 2
-        assert said in json.loads(capsys.readouterr().out)["message"]
+        assert message in json.loads(capsys.readouterr().out)["message"]
         assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -375,8 +379,8 @@ def test_a_place_that_is_taken_is_refused(
 ) -> None:
     write(tmp_path / "dir")
     assert main(["import", str(tmp_path / "dir"), str(tmp_path / "dir")]) == 2
-    said = " ".join(capsys.readouterr().err.split())
-    assert "is there already and is not empty" in said
+    message = " ".join(capsys.readouterr().err.split())
+    assert "is there already and is not empty" in message
 
 
 @pytest.mark.parametrize("verb", ["train --resume", "report", "attach", "verify-resume", "export"])
@@ -386,9 +390,9 @@ def test_a_directory_is_no_run_that_could_go_on(
     write(tmp_path / "dir")
     extra = [str(tmp_path / "out")] if verb == "export" else []
     assert main([*verb.split(), str(tmp_path / "dir"), *extra]) == 2
-    said = " ".join(capsys.readouterr().err.split())
-    assert "is a published model and not a run" in said
-    assert "pellucid import" in said
+    message = " ".join(capsys.readouterr().err.split())
+    assert "is a published model and not a run" in message
+    assert "pellucid import" in message
 
 
 def test_nothing_is_published_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -430,10 +434,10 @@ INEXPRESSIBLE: dict[str, tuple[config.Transformer, str]] = {
 
 @pytest.mark.parametrize("case", INEXPRESSIBLE)
 def test_a_model_that_no_family_can_say_is_refused_part_by_part(case: str) -> None:
-    model, said = INEXPRESSIBLE[case]
+    model, message = INEXPRESSIBLE[case]
     with pytest.raises(CheckpointError, match="no family") as refused:
         choose_family(model, [])
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
 #: What begins the names of presets, and the family that says them; None where none does.
@@ -493,11 +497,11 @@ def test_the_norm_of_each_head_is_a_tensor_of_its_own(tmp_path: Path) -> None:
     model = write(tmp_path / "dir", "stablelm")
     name = "model.layers.1.self_attn.k_layernorm.norms.1.weight"
     retensor(tmp_path / "dir", lambda tensors: tensors[name].fill_(7.0))
-    again = build_published(open_published(tmp_path / "dir"), CPU)
+    read_model = build_published(open_published(tmp_path / "dir"), CPU)
     parameter = "decoder.blocks.1.attention.key_norm.gain"
     expected = model.get_parameter(parameter).detach().clone()
     expected[4:] = 7.0  # of two heads with four features
-    assert torch.equal(again.get_parameter(parameter), expected)
+    assert torch.equal(read_model.get_parameter(parameter), expected)
     retensor(tmp_path / "dir", lambda tensors: tensors.__delitem__(name))
     with pytest.raises(CheckpointError, match=rf"no tensor for {parameter} \(there {name}\)"):
         open_published(tmp_path / "dir")
@@ -515,8 +519,8 @@ def test_a_run_that_needs_more_parts_says_which(
     trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["export", str(trained), str(tmp_path / "out")]) == 0
-    said = " ".join(capsys.readouterr().out.split())
-    assert "zeros take their place and change no output" in said
+    message = " ".join(capsys.readouterr().out.split())
+    assert "zeros take their place and change no output" in message
 
 
 def test_rates_of_dropout_and_first_weights_do_not_stop_an_export() -> None:
@@ -567,12 +571,12 @@ def test_loading_takes_the_size_of_the_file_and_one_tensor(
     write(tmp_path / "large", family, **sizes)
     size = (tmp_path / "large" / "model.safetensors").stat().st_size
     assert size > 350e6
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", _MEASURE, str(tmp_path / "small"), str(tmp_path / "large")],
         capture_output=True,
         text=True,
         check=True,
     )
-    taken, largest = json.loads(done.stdout)
+    n_bytes, largest = json.loads(process.stdout)
 
-    assert taken <= size + largest + 16e6, (taken, size, largest)
+    assert n_bytes <= size + largest + 16e6, (n_bytes, size, largest)

@@ -51,27 +51,35 @@ def test_stories260k_writes_its_published_text(
 
 @pytest.mark.parametrize("name", FILES)
 def test_logits_are_the_reference(name: str, shared_data: Path, tmp_path: Path) -> None:
-    run, told = imported(shared_data, name, tmp_path / "run"), reference(shared_data, name)
-    ids = torch.tensor([told["input_ids"]])
+    run, expected_values = (
+        imported(shared_data, name, tmp_path / "run"),
+        reference(shared_data, name),
+    )
+    ids = torch.tensor([expected_values["input_ids"]])
     for model, tolerance in ((run.model, 3e-5), (run.model.double(), 5e-6)):
         with torch.no_grad():
             logits = model(ids)[0].double()
-        for at, row in told["logits_at_positions"].items():
+        for position, row in expected_values["logits_at_positions"].items():
             expected = torch.tensor(row, dtype=torch.float64)
-            torch.testing.assert_close(logits[int(at)], expected, rtol=0, atol=tolerance)
-    assert logits.argmax(-1).tolist() == told["greedy_next_ids"]
-    nats = torch.nn.functional.cross_entropy(logits, torch.tensor(told["greedy_next_ids"]))
-    assert float(nats) == pytest.approx(told["mean_nll_of_greedy_tokens_nats"], abs=1e-6)
+            torch.testing.assert_close(logits[int(position)], expected, rtol=0, atol=tolerance)
+    assert logits.argmax(-1).tolist() == expected_values["greedy_next_ids"]
+    nats = torch.nn.functional.cross_entropy(
+        logits, torch.tensor(expected_values["greedy_next_ids"])
+    )
+    assert float(nats) == pytest.approx(expected_values["mean_nll_of_greedy_tokens_nats"], abs=1e-6)
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_its_tokenizer_gives_the_reference_ids(
     name: str, shared_data: Path, tmp_path: Path
 ) -> None:
-    run, told = imported(shared_data, name, tmp_path / "run"), reference(shared_data, name)
-    text = run.tokenizer.decode(told["input_ids"])
+    run, expected_values = (
+        imported(shared_data, name, tmp_path / "run"),
+        reference(shared_data, name),
+    )
+    text = run.tokenizer.decode(expected_values["input_ids"])
     assert text.startswith("Once upon a time, there was a little girl named Lily.")
-    assert run.tokenizer.encode_prompt(text) == told["input_ids"]
+    assert run.tokenizer.encode_prompt(text) == expected_values["input_ids"]
 
 
 def test_stories260k_predicts_stories_as_well_as_was_published(
@@ -103,10 +111,10 @@ def test_stories260k_predicts_stories_as_well_as_was_published(
 def test_exported_and_read_again_it_is_the_same(shared_data: Path, tmp_path: Path) -> None:
     run = imported(shared_data, STORIES, tmp_path / "run")
     assert main(["export", str(tmp_path / "run"), str(tmp_path / "out")]) == 0
-    again = pellucid.load(tmp_path / "out")
+    imported_again = pellucid.load(tmp_path / "out")
     for name, parameter in run.model.named_parameters():
-        assert torch.equal(again.model.get_parameter(name), parameter), name
-    assert again.tokenizer.encode_document("Lily ran.") == run.tokenizer.encode_document(
+        assert torch.equal(imported_again.model.get_parameter(name), parameter), name
+    assert imported_again.tokenizer.encode_document("Lily ran.") == run.tokenizer.encode_document(
         "Lily ran."
     )
 
@@ -143,8 +151,8 @@ def test_every_group_of_the_file_becomes_its_parameter(tmp_path: Path) -> None:
     assert not model.embedding.tied
     assemble(model, seed=0).load_state_dict(tensors)
     for name, part in (("value", "attention"), ("gate", "feed_forward"), ("down", "feed_forward")):
-        got = tensors[f"decoder.blocks.1.{part}.{name}.weight"]
-        assert np.array_equal(got.numpy(), parts[name][1])
+        parameter = tensors[f"decoder.blocks.1.{part}.{name}.weight"]
+        assert np.array_equal(parameter.numpy(), parts[name][1])
     assert np.array_equal(tensors["head.weight"].numpy(), parts["head"])
     assert np.array_equal(tensors["decoder.final_norm.gain"].numpy(), parts["final_norm"])
     # features 0 2 1 3 of each head of 4
@@ -162,17 +170,17 @@ def test_angles_of_neighbours_and_of_halves_give_the_same_scores(tmp_path: Path)
     model, tensors = read_llama2c(tmp_path / "m.bin")
     assert model.decoder is not None
     side = replace(model.decoder, positions=config.Rotary(base=1e4, pairing="interleaved"))
-    beside = assemble(replace(model, decoder=side), seed=0)
+    neighbours = assemble(replace(model, decoder=side), seed=0)
     raw = dict(tensors)
     for layer in range(2):
         for name in ("query", "key"):
-            at = f"decoder.blocks.{layer}.attention.{name}.weight"
-            raw[at] = torch.from_numpy(parts[name][layer].copy())
-    beside.load_state_dict(raw)
-    ours = assemble(model, seed=0)
-    ours.load_state_dict(tensors)
+            parameter_name = f"decoder.blocks.{layer}.attention.{name}.weight"
+            raw[parameter_name] = torch.from_numpy(parts[name][layer].copy())
+    neighbours.load_state_dict(raw)
+    halves = assemble(model, seed=0)
+    halves.load_state_dict(tensors)
     ids = torch.arange(11)[None]
-    torch.testing.assert_close(ours.double()(ids), beside.double()(ids), rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(halves.double()(ids), neighbours.double()(ids), rtol=1e-9, atol=1e-9)
 
 
 def cut(file: Path) -> None:
@@ -198,11 +206,11 @@ def test_what_is_no_such_model_is_refused(
     damage: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     small(tmp_path / "m.bin")
-    spoil, said = REFUSED[damage]
+    spoil, message = REFUSED[damage]
     spoil(tmp_path / "m.bin")
     words = ["import", str(tmp_path / "m.bin"), str(tmp_path / "run"), "--tokenizer", "x.bin"]
     assert main([*words, "--json"]) == 2
-    assert said in json.loads(capsys.readouterr().out)["message"]
+    assert message in json.loads(capsys.readouterr().out)["message"]
     assert not (tmp_path / "run").exists()
 
 
@@ -219,7 +227,7 @@ def test_a_tokenizer_of_another_model_is_refused(
 ) -> None:
     small(tmp_path / "m.bin")
     words = str(shared_data / STORIES / "tok512.bin")
-    out = ["import", str(tmp_path / "m.bin"), str(tmp_path / "run"), "--tokenizer", words]
-    assert main([*out, "--json"]) == 2
+    command = ["import", str(tmp_path / "m.bin"), str(tmp_path / "run"), "--tokenizer", words]
+    assert main([*command, "--json"]) == 2
     assert "has 512 tokens, but the model has 11" in json.loads(capsys.readouterr().out)["message"]
     assert not (tmp_path / "run").exists()

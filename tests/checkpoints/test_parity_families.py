@@ -64,28 +64,28 @@ def test_every_family_has_a_case(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_outputs_equal(case: str, tmp_path: Path) -> None:
-    theirs, ours, _ = both(case, tmp_path)
+    reference_model, model, _ = both(case, tmp_path)
     ask_theirs, ask_ours = says(case)
     ids = token_ids(3, LENGTH)
     with torch.no_grad():
-        close(ask_ours(ours, ids), ask_theirs(theirs, ids), 1e-5)
-        theirs, ours = theirs.double(), ours.double()
+        close(ask_ours(model, ids), ask_theirs(reference_model, ids), 1e-5)
+        reference_model, model = reference_model.double(), model.double()
         # the norms and angles of the others are float32 inside, a dozen one after another
         tolerance = 1e-10 if case in EXACT else 2e-6
-        close(ask_ours(ours, ids), ask_theirs(theirs, ids), tolerance)
+        close(ask_ours(model, ids), ask_theirs(reference_model, ids), tolerance)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case != DYNAMIC])
 def test_outputs_equal_beside_a_longer_text(case: str, tmp_path: Path) -> None:
-    theirs, ours, _ = both(case, tmp_path)
+    reference_model, model, _ = both(case, tmp_path)
     ask_theirs, ask_ours = says(case)
     ids = token_ids(2, LENGTH)
     padding = torch.ones(2, LENGTH, dtype=torch.bool)
     padding[1, 21:] = False  # what T5 writes is 20 tokens long
     with torch.no_grad():
-        got, expected = ask_ours(ours, ids, padding), ask_theirs(theirs, ids, padding)
-    close(got[0], expected[0], 1e-5)
-    close(got[1, :20], expected[1, :20], 1e-5)
+        outputs, expected = ask_ours(model, ids, padding), ask_theirs(reference_model, ids, padding)
+    close(outputs[0], expected[0], 1e-5)
+    close(outputs[1, :20], expected[1, :20], 1e-5)
 
 
 def layout_in_memory(published: Published, model: Transformer, names: Iterable[str]) -> Layout:
@@ -111,93 +111,101 @@ def full_name(published: Published, name: str, model: Any) -> str:
 
 @pytest.mark.parametrize("case", CASES)
 def test_gradients_equal_parameter_by_parameter(case: str, tmp_path: Path) -> None:
-    theirs, ours, published = both(case, tmp_path)
-    theirs, ours = theirs.double(), ours.double()
+    reference_model, model, published = both(case, tmp_path)
+    reference_model, model = reference_model.double(), model.double()
     ask_theirs, ask_ours = says(case)
     ids = token_ids(3, 20 if case in PAIRS else 16)
-    expected, got = ask_theirs(theirs, ids), ask_ours(ours, ids)
-    weight = torch.randn(got.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    expected, outputs = ask_theirs(reference_model, ids), ask_ours(model, ids)
+    weight = torch.randn(
+        outputs.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(2)
+    )
     (expected * weight).sum().backward()
-    (got * weight).sum().backward()
+    (outputs * weight).sum().backward()
     gradients = {
-        full_name(published, name, theirs): parameter.grad
-        for name, parameter in theirs.named_parameters()
+        full_name(published, name, reference_model): parameter.grad
+        for name, parameter in reference_model.named_parameters()
     }
-    seen = 0
-    layout = layout_in_memory(published, ours, gradients)
-    for name, parameter in ours.named_parameters():
+    n_compared = 0
+    layout = layout_in_memory(published, model, gradients)
+    for name, parameter in model.named_parameters():
         source = layout.source(name)
         # a head may have another name in memory than in files
-        head = theirs.get_output_embeddings()
-        there = gradients.get(source.name, None if head is None else head.weight.grad)
+        head = reference_model.get_output_embeddings()
+        expected_gradient = gradients.get(source.name, None if head is None else head.weight.grad)
         if source.spread:
-            there = torch.stack([gradients[part] for part in layout.tensor_names(name)])
-        there = there if source.expert is None or there is None else there[source.expert]
-        if there is None or parameter.grad is None:  # a head that these outputs do not use
-            assert there is None
+            expected_gradient = torch.stack([gradients[part] for part in layout.tensor_names(name)])
+        expected_gradient = (
+            expected_gradient
+            if source.expert is None or expected_gradient is None
+            else expected_gradient[source.expert]
+        )
+        if (
+            expected_gradient is None or parameter.grad is None
+        ):  # a head that these outputs do not use
+            assert expected_gradient is None
             assert parameter.grad is None
             continue
         if case in NO_GRADIENT and name.endswith(NO_GRADIENT[case]):
             assert parameter.grad.abs().max() < 1e-14
-            assert there.abs().max() < 1e-5
+            assert expected_gradient.abs().max() < 1e-5
             continue
-        seen += 1
-        expected_here = layout.take(name, there)
+        n_compared += 1
+        expected_here = layout.take(name, expected_gradient)
         # biases of keys change no softmax: what they get is rounding
-        close_by = 1e-5 * max(1e-6, float(there.abs().max()))
+        close_by = 1e-5 * max(1e-6, float(expected_gradient.abs().max()))
         assert torch.allclose(parameter.grad, expected_here, rtol=1e-5, atol=close_by), name
-    assert seen > 10
+    assert n_compared > 10
 
 
 @pytest.mark.parametrize("case", DECODERS)
 def test_greedy_text_with_a_cache_equals(case: str, tmp_path: Path) -> None:
     from pellucid.generation import Sampling, continue_ids
 
-    theirs, ours, _ = both(case, tmp_path)
+    reference_model, model, _ = both(case, tmp_path)
     prompt = token_ids(1, 4)
-    reference_ids = theirs.generate(
+    reference_ids = reference_model.generate(
         prompt, max_new_tokens=20, do_sample=False, pad_token_id=0, eos_token_id=None
     )[0, 4:].tolist()
     for cache in (True, False):
-        steps = continue_ids(ours, prompt.tolist(), Sampling(temperature=0.0), cache=cache)
+        steps = continue_ids(model, prompt.tolist(), Sampling(temperature=0.0), cache=cache)
         assert [next(steps)[0] for _ in range(20)] == reference_ids
 
 
 @pytest.mark.parametrize("case", PAIRS)
 def test_encoder_decoder_writes_the_same_with_a_cache(case: str, tmp_path: Path) -> None:
-    theirs, ours, published = both(case, tmp_path)
+    reference_model, model, published = both(case, tmp_path)
     source = token_ids(1, 9)
     # without a cache: theirs has as many layers as the encoder of a T5
-    expected = theirs.generate(
+    expected = reference_model.generate(
         source, max_new_tokens=12, do_sample=False, eos_token_id=None, use_cache=False
     )[0]
     with torch.no_grad():
-        encoded, caches = ours.encode(source), ours.new_caches()
-        written = [published.attributes["decoder_start_token_id"]]
+        encoded, caches = model.encode(source), model.new_caches()
+        new_ids = [published.attributes["decoder_start_token_id"]]
         for _ in range(12):
-            logits = ours(torch.tensor([written[-1:]]), caches, encoded=encoded)
-            written.append(int(logits[0, -1].argmax()))
-    assert written == expected.tolist()
+            logits = model(torch.tensor([new_ids[-1:]]), caches, encoded=encoded)
+            new_ids.append(int(logits[0, -1].argmax()))
+    assert new_ids == expected.tolist()
 
 
 @pytest.mark.parametrize("case", ["t5", "t5 1.1"])
 def test_cross_attention_gives_the_same(case: str, tmp_path: Path) -> None:
-    theirs, ours, _ = both(case, tmp_path)
-    ids, seen = token_ids(2, 20), dict[str, Tensor]()
+    reference_model, model, _ = both(case, tmp_path)
+    ids, outputs = token_ids(2, 20), dict[str, Tensor]()
 
     def keep(name: str) -> Any:
         def hook(module: Any, inputs: Any, output: Any) -> None:
-            seen[name] = output[0] if isinstance(output, tuple) else output
+            outputs[name] = output[0] if isinstance(output, tuple) else output
 
         return hook
 
-    theirs.decoder.block[1].layer[1].EncDecAttention.register_forward_hook(keep("theirs"))
-    ours.get_submodule("decoder.blocks.1.cross_attention").register_forward_hook(keep("ours"))
+    reference_model.decoder.block[1].layer[1].EncDecAttention.register_forward_hook(keep("theirs"))
+    model.get_submodule("decoder.blocks.1.cross_attention").register_forward_hook(keep("ours"))
     ask_theirs, ask_ours = says(case)
     with torch.no_grad():
-        ask_theirs(theirs, ids)
-        ask_ours(ours, ids)
-    close(seen["ours"], seen["theirs"], 1e-5)
+        ask_theirs(reference_model, ids)
+        ask_ours(model, ids)
+    close(outputs["ours"], outputs["theirs"], 1e-5)
 
 
 def written(folder: Path, ours: Transformer, published: Any) -> Path:
@@ -219,11 +227,11 @@ def is_sinusoid(case: str, name: str) -> bool:
 def test_what_is_written_loads_there_and_says_the_same(case: str, tmp_path: Path) -> None:
     transformers: Any = pytest.importorskip("transformers")
     quiet(transformers)
-    _, ours, published = both(case, tmp_path / "theirs")
-    folder = written(tmp_path / "ours", ours, published)
+    _, model, published = both(case, tmp_path / "theirs")
+    folder = written(tmp_path / "ours", model, published)
     (name,) = json.loads((folder / "config.json").read_text())["architectures"]
     # not every version's fused attention has soft caps
-    again, info = getattr(transformers, name).from_pretrained(
+    reloaded, info = getattr(transformers, name).from_pretrained(
         folder, output_loading_info=True, attn_implementation=kernel_of(case)
     )
     # Pegasus computes its sinusoids, and yet lists them
@@ -232,16 +240,16 @@ def test_what_is_written_loads_there_and_says_the_same(case: str, tmp_path: Path
     ask_theirs, ask_ours = says(case)
     ids = token_ids(2, LENGTH)
     with torch.no_grad():
-        close(ask_theirs(again.eval(), ids), ask_ours(ours, ids), 1e-5)
+        close(ask_theirs(reloaded.eval(), ids), ask_ours(model, ids), 1e-5)
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_tensors_are_the_same_bytes_after_in_out_in(case: str, tmp_path: Path) -> None:
-    _, ours, published = both(case, tmp_path / "theirs")
-    again = open_published(written(tmp_path / "ours", ours, published))
-    assert again.model == published.model
-    for name, parameter in build_published(again, torch.device("cpu")).named_parameters():
-        assert torch.equal(parameter, ours.get_parameter(name)), name
+    _, model, published = both(case, tmp_path / "theirs")
+    republished = open_published(written(tmp_path / "ours", model, published))
+    assert republished.model == published.model
+    for name, parameter in build_published(republished, torch.device("cpu")).named_parameters():
+        assert torch.equal(parameter, model.get_parameter(name)), name
 
 
 @pytest.mark.parametrize("case", ["llama 3 scaling", "llama yarn", "gpt_neox", "qwen3"])
@@ -268,28 +276,30 @@ def test_both_spellings_of_rotary_positions_are_read(case: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_is_read_as_float32(dtype: torch.dtype, tmp_path: Path) -> None:
-    theirs = reference("llama").to(dtype)
-    theirs.save_pretrained(tmp_path)
-    ours = build_published(open_published(tmp_path), torch.device("cpu"))
-    for name, parameter in ours.named_parameters():
+    reference_model = reference("llama").to(dtype)
+    reference_model.save_pretrained(tmp_path)
+    model = build_published(open_published(tmp_path), torch.device("cpu"))
+    for name, parameter in model.named_parameters():
         assert parameter.dtype == torch.float32, name
-    assert torch.equal(ours.token_embedding.weight, theirs.model.embed_tokens.weight.float())
+    assert torch.equal(
+        model.token_embedding.weight, reference_model.model.embed_tokens.weight.float()
+    )
 
 
 def test_shards_are_read_as_one(tmp_path: Path) -> None:
-    theirs = reference("gpt2")
-    theirs.save_pretrained(tmp_path, max_shard_size="8KB")
+    reference_model = reference("gpt2")
+    reference_model.save_pretrained(tmp_path, max_shard_size="8KB")
     assert len(list(tmp_path.glob("model-*.safetensors"))) > 2
-    ours = build_published(open_published(tmp_path), torch.device("cpu"))
+    model = build_published(open_published(tmp_path), torch.device("cpu"))
     with torch.no_grad():
-        close(ours(token_ids(2, 9)), theirs(token_ids(2, 9)).logits, 1e-5)
+        close(model(token_ids(2, 9)), reference_model(token_ids(2, 9)).logits, 1e-5)
 
 
 def test_names_without_the_prefix_and_with_old_ends_are_read(tmp_path: Path) -> None:
     from safetensors.torch import load_file, save_file
 
-    theirs = reference("bert without head")
-    theirs.save_pretrained(tmp_path)
+    reference_model = reference("bert without head")
+    reference_model.save_pretrained(tmp_path)
     file = tmp_path / "model.safetensors"
     old = {
         name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
@@ -301,7 +311,7 @@ def test_names_without_the_prefix_and_with_old_ends_are_read(tmp_path: Path) -> 
     save_file({**old, "embeddings.position_ids": torch.arange(LENGTH)[None]}, file)
     published = open_published(tmp_path)
     assert list(published.ignored_tensors) == ["embeddings.position_ids"]
-    ours = build_published(published, torch.device("cpu"))
+    model = build_published(published, torch.device("cpu"))
     with torch.no_grad():
-        got = ours.hidden_states(token_ids(2, 9))
-        close(got, theirs(token_ids(2, 9)).last_hidden_state, 1e-5)
+        states = model.hidden_states(token_ids(2, 9))
+        close(states, reference_model(token_ids(2, 9)).last_hidden_state, 1e-5)

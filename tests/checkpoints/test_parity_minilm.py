@@ -50,7 +50,7 @@ def embedded(run: pellucid.Run, sentences: tuple[str, ...]) -> Tensor:
     rows = [run.tokenizer.encode_document(sentence) for sentence in sentences]
     longest = max(map(len, rows))
     ids = torch.tensor([row + [0] * (longest - len(row)) for row in rows])
-    padding = torch.tensor([[at < len(row) for at in range(longest)] for row in rows])
+    padding = torch.tensor([[place < len(row) for place in range(longest)] for row in rows])
     with torch.no_grad():
         return pooled(run.model.hidden_states(ids, padding=padding), padding)
 
@@ -58,11 +58,11 @@ def embedded(run: pellucid.Run, sentences: tuple[str, ...]) -> Tensor:
 def test_embeddings_of_sentences_equal() -> None:
     transformers: Any = pytest.importorskip("transformers")
     quiet(transformers)
-    theirs = transformers.AutoModel.from_pretrained(str(weights())).eval()
+    reference_model = transformers.AutoModel.from_pretrained(str(weights())).eval()
     words = transformers.AutoTokenizer.from_pretrained(str(weights()))
     batch = words([ASKED, *SENTENCES], return_tensors="pt", padding=True)
     with torch.no_grad():
-        states = theirs(**batch).last_hidden_state
+        states = reference_model(**batch).last_hidden_state
     expected = pooled(states, batch["attention_mask"].bool())
     run = pellucid.load(weights())
     torch.testing.assert_close(embedded(run, (ASKED, *SENTENCES)), expected, rtol=0, atol=1e-5)
@@ -79,10 +79,10 @@ def test_tokenizers_agree() -> None:
 
 def test_the_nearest_sentence_is_the_sensible_one() -> None:
     run = pellucid.load(weights())
-    asked, *others = embedded(run, (ASKED, *SENTENCES))
-    near = torch.stack(others) @ asked
-    assert int(near.argmax()) == 0
-    assert float(near[0]) > 2 * float(near[1:].max())
+    question, *others = embedded(run, (ASKED, *SENTENCES))
+    similarities = torch.stack(others) @ question
+    assert int(similarities.argmax()) == 0
+    assert float(similarities[0]) > 2 * float(similarities[1:].max())
 
 
 def test_it_goes_out_and_in_again(tmp_path: Path) -> None:
@@ -92,12 +92,12 @@ def test_it_goes_out_and_in_again(tmp_path: Path) -> None:
     quiet(transformers)
     import_model(weights(), tmp_path / "run")
     assert export_run(tmp_path / "run", tmp_path / "out").family == "bert"
-    theirs = transformers.AutoModel.from_pretrained(tmp_path / "out").eval()
+    reference_model = transformers.AutoModel.from_pretrained(tmp_path / "out").eval()
     words = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
     run = pellucid.load(weights())
     batch = words(ASKED, return_tensors="pt")
     assert batch["input_ids"][0].tolist() == run.tokenizer.encode_document(ASKED)
     with torch.no_grad():
-        expected = theirs(**batch).last_hidden_state
-        got = run.model.hidden_states(batch["input_ids"])
-    torch.testing.assert_close(got, expected, rtol=0, atol=1e-5)
+        expected = reference_model(**batch).last_hidden_state
+        own_states = run.model.hidden_states(batch["input_ids"])
+    torch.testing.assert_close(own_states, expected, rtol=0, atol=1e-5)

@@ -76,10 +76,10 @@ def train(model: Any, ask: Any, parameters: list[Tensor]) -> None:
     optimiser = torch.optim.Adam(parameters, lr=0.02)
     generator = torch.Generator().manual_seed(7)
     for _ in range(4):
-        said = ask(model, ids)
-        wanted = torch.randn(said.shape, generator=generator)
+        outputs = ask(model, ids)
+        targets = torch.randn(outputs.shape, generator=generator)
         optimiser.zero_grad()
-        (said - wanted).square().mean().backward()
+        (outputs - targets).square().mean().backward()
         optimiser.step()
 
 
@@ -96,11 +96,11 @@ def ours_adapted(model: Transformer, lora: config.LoRA, seed: int = 3) -> Transf
 def check_loads(case: str, lora: config.LoRA, folder: Path) -> None:
     """What `peft` loads of our trained adapter gives our numbers."""
     peft = peft_library()
-    theirs, ours, published = both(case, folder / "base")
+    reference_model, base_model, published = both(case, folder / "base")
     ask_theirs, ask_ours = says(case)
     if case.endswith("without head"):  # the head of a discriminator is not read: ours is its body
-        theirs = theirs.base_model
-    model = ours_adapted(ours, lora)
+        reference_model = reference_model.base_model
+    model = ours_adapted(base_model, lora)
     train(model, ask_ours, [p for p in model.parameters() if p.requires_grad])
     adapter = folder / "adapter"
     adapter.mkdir()
@@ -108,8 +108,8 @@ def check_loads(case: str, lora: config.LoRA, folder: Path) -> None:
     write_adapter(adapter, published.model, lora, model.state_dict(), family=family)
     ids = token_ids(2, LENGTH)
     with torch.no_grad():
-        base = ask_theirs(theirs, ids)
-        loaded = peft.PeftModel.from_pretrained(theirs, adapter).eval()
+        base = ask_theirs(reference_model, ids)
+        loaded = peft.PeftModel.from_pretrained(reference_model, adapter).eval()
         expected = ask_ours(model, ids)
         close(ask_theirs(loaded, ids), expected)
         assert not torch.allclose(expected, base, atol=1e-3)
@@ -121,8 +121,8 @@ def check_loads(case: str, lora: config.LoRA, folder: Path) -> None:
 def test_peft_loads_our_adapter_and_says_our_numbers(
     case: str, targets: str, tmp_path: Path
 ) -> None:
-    chosen = HELD.get(case, TARGETS["all"]) if targets == "all" else TARGETS[targets]
-    check_loads(case, config.LoRA(rank=3, alpha=5.0, dropout=0.1, targets=chosen), tmp_path)
+    target_modules = HELD.get(case, TARGETS["all"]) if targets == "all" else TARGETS[targets]
+    check_loads(case, config.LoRA(rank=3, alpha=5.0, dropout=0.1, targets=target_modules), tmp_path)
 
 
 @pytest.mark.parametrize("case", CONVERTED)
@@ -134,16 +134,16 @@ def test_peft_joins_the_updates_of_experts_and_routers(case: str, tmp_path: Path
 @pytest.mark.parametrize("case", THEIRS)
 def test_we_read_an_adapter_of_peft_and_say_its_numbers(case: str, tmp_path: Path) -> None:
     peft = peft_library()
-    theirs, ours, published = both(case, tmp_path / "base")
+    reference_model, base_model, published = both(case, tmp_path / "base")
     ask_theirs, ask_ours = says(case)
     settings = peft.LoraConfig(r=2, lora_alpha=7, lora_dropout=0.0, target_modules=THEIRS[case])
-    model = peft.get_peft_model(theirs, settings).eval()
+    model = peft.get_peft_model(reference_model, settings).eval()
     train(model, ask_theirs, [p for p in model.parameters() if p.requires_grad])
     model.save_pretrained(tmp_path / "adapter")
     read = read_adapter(tmp_path / "adapter", published.model)
     assert (read.lora.rank, read.lora.alpha) == (2, 7.0)
-    before = ask_ours(ours, token_ids(2, LENGTH)).detach()
-    adapted = ours_adapted(ours, read.lora)
+    before = ask_ours(base_model, token_ids(2, LENGTH)).detach()
+    adapted = ours_adapted(base_model, read.lora)
     lacks = adapted.load_state_dict(read.tensors, strict=False)
     assert not lacks.unexpected_keys
     assert not [name for name in lacks.missing_keys if ".lora_" in name]
@@ -156,13 +156,15 @@ def test_we_read_an_adapter_of_peft_and_say_its_numbers(case: str, tmp_path: Pat
 
 def test_saved_here_loaded_there_saved_there_and_read_here_is_the_same(tmp_path: Path) -> None:
     peft = peft_library()
-    theirs, ours, published = both("llama", tmp_path / "base")
+    reference_model, base_model, published = both("llama", tmp_path / "base")
     lora = config.LoRA(rank=3, alpha=5.0, dropout=0.0, targets=("query", "down"))
-    model = ours_adapted(ours, lora)
+    model = ours_adapted(base_model, lora)
     train(model, says("llama")[1], [p for p in model.parameters() if p.requires_grad])
     (tmp_path / "ours").mkdir()
     write_adapter(tmp_path / "ours", published.model, lora, model.state_dict())
-    peft.PeftModel.from_pretrained(theirs, tmp_path / "ours").save_pretrained(tmp_path / "theirs")
+    peft.PeftModel.from_pretrained(reference_model, tmp_path / "ours").save_pretrained(
+        tmp_path / "theirs"
+    )
     read = read_adapter(tmp_path / "theirs", published.model)
     assert read.lora == lora
     state = model.state_dict()
@@ -171,13 +173,13 @@ def test_saved_here_loaded_there_saved_there_and_read_here_is_the_same(tmp_path:
 
 def test_what_peft_merges_is_what_we_merge(tmp_path: Path) -> None:
     peft = peft_library()
-    theirs, ours, published = both("llama", tmp_path / "base")
+    reference_model, base_model, published = both("llama", tmp_path / "base")
     lora = config.LoRA(rank=3, alpha=5.0, dropout=0.0, targets=("*",))
-    model = ours_adapted(ours, lora)
+    model = ours_adapted(base_model, lora)
     train(model, says("llama")[1], [p for p in model.parameters() if p.requires_grad])
     (tmp_path / "adapter").mkdir()
     write_adapter(tmp_path / "adapter", published.model, lora, model.state_dict())
-    plain = peft.PeftModel.from_pretrained(theirs, tmp_path / "adapter").merge_and_unload()
+    plain = peft.PeftModel.from_pretrained(reference_model, tmp_path / "adapter").merge_and_unload()
     tensors = plain.state_dict()
     for name, tensor in merged(model).items():
         if name in published.places:
@@ -188,13 +190,13 @@ def test_switched_off_is_switched_off_there(tmp_path: Path) -> None:
     from pellucid.model import without_adapters
 
     peft = peft_library()
-    theirs, ours, published = both("gpt2", tmp_path / "base")
+    reference_model, base_model, published = both("gpt2", tmp_path / "base")
     lora = config.LoRA(rank=3, alpha=5.0, dropout=0.0, targets=("*",))
-    model = ours_adapted(ours, lora)
+    model = ours_adapted(base_model, lora)
     train(model, says("gpt2")[1], [p for p in model.parameters() if p.requires_grad])
     (tmp_path / "adapter").mkdir()
     write_adapter(tmp_path / "adapter", published.model, lora, model.state_dict())
-    loaded = peft.PeftModel.from_pretrained(theirs, tmp_path / "adapter").eval()
+    loaded = peft.PeftModel.from_pretrained(reference_model, tmp_path / "adapter").eval()
     ids = token_ids(2, 9)
     with torch.no_grad(), without_adapters(model), loaded.disable_adapter():
         close(model(ids), loaded(ids).logits)

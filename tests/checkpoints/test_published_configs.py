@@ -76,14 +76,16 @@ def test_a_missing_attribute_means_what_it_means_to_transformers(name: str) -> N
     defaults = DEFAULTS[name]
     compared = 0
     for attribute, rule in FAMILIES[name].rules.items():
-        ours = rule.value if isinstance(rule, FixedValue) else getattr(rule, "default", REQUIRED)
-        if isinstance(ours, Derived):
-            ours = ours.absent or REQUIRED
+        default_of_rule = (
+            rule.value if isinstance(rule, FixedValue) else getattr(rule, "default", REQUIRED)
+        )
+        if isinstance(default_of_rule, Derived):
+            default_of_rule = default_of_rule.absent or REQUIRED
         if attribute == "sliding_window" and not defaults.get(attribute):
             continue  # null or 0 there unless use_sliding_window is true
         is_same = {attribute, f"{name}.{attribute}"}.isdisjoint(OTHERWISE)
-        if ours is not REQUIRED and attribute in defaults and is_same:
-            assert ours == defaults[attribute], attribute
+        if default_of_rule is not REQUIRED and attribute in defaults and is_same:
+            assert default_of_rule == defaults[attribute], attribute
             compared += 1
     assert compared >= 3
 
@@ -97,13 +99,13 @@ def test_a_default_follows_from_the_width_where_it_does_in_transformers(name: st
     config_class = transformers.models.auto.configuration_auto.CONFIG_MAPPING[name]
     sizes = ("hidden_size", "num_attention_heads", "n_embd", "n_head", "d_model")
     wider = {size: 2 * DEFAULTS[name][size] for size in sizes if DEFAULTS[name].get(size)}
-    theirs = config_class(**wider)
+    reference_config = config_class(**wider)
     for attribute, rule in FAMILIES[name].rules.items():
         default = getattr(rule, "default", None)
-        value = getattr(theirs, attribute, None)
+        value = getattr(reference_config, attribute, None)
         if isinstance(default, Derived) and isinstance(value, int):
-            ours = default.absent or default.value({**DEFAULTS[name], **wider})
-            assert ours == value, attribute
+            expected_default = default.absent or default.value({**DEFAULTS[name], **wider})
+            assert expected_default == value, attribute
 
 
 @pytest.mark.parity
@@ -120,18 +122,18 @@ def test_names_and_shapes_are_those_of_the_class(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     attributes = MODELS[name]["attributes"]
-    theirs = built_by_transformers(attributes)
-    published = opened(attributes, theirs, tmp_path, monkeypatch)
+    reference_tensors = built_by_transformers(attributes)
+    published = opened(attributes, reference_tensors, tmp_path, monkeypatch)
     # `open_published` has compared every name and shape
-    unread = [theirs[stored].numel() for stored in published.ignored_tensors]
+    unread = [reference_tensors[stored].numel() for stored in published.ignored_tensors]
     stored = {name for names in published.places.values() for name in names}
-    assert sum(theirs[name].numel() for name in stored) + sum(unread) == sum(
-        tensor.numel() for tensor in theirs.values()
+    assert sum(reference_tensors[name].numel() for name in stored) + sum(unread) == sum(
+        tensor.numel() for tensor in reference_tensors.values()
     )
     with torch.device("meta"):
-        ours = assemble(published.model, seed=0)
-    assert sum(theirs[name].numel() for name in stored) == sum(
-        tensor.numel() for tensor in ours.state_dict().values()
+        model = assemble(published.model, seed=0)
+    assert sum(reference_tensors[name].numel() for name in stored) == sum(
+        tensor.numel() for tensor in model.state_dict().values()
     )
 
 

@@ -68,5 +68,5 @@ def test_an_unknown_family_gets_those_with_a_similar_name(tmp_path: Path) -> Non
 @pytest.mark.parity
 def test_every_refused_family_is_one_of_transformers() -> None:
     transformers: Any = pytest.importorskip("transformers")
-    known = transformers.models.auto.configuration_auto.CONFIG_MAPPING_NAMES
-    assert not REFUSED.keys() - set(known)
+    model_types = transformers.models.auto.configuration_auto.CONFIG_MAPPING_NAMES
+    assert not REFUSED.keys() - set(model_types)

@@ -66,13 +66,13 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
 
 def read(architecture: str, attributes: dict[str, Any]) -> None:
     family = next(f for f in FAMILIES.values() if architecture in f.architectures)
-    whole = {**ATTRIBUTES[family.model_type], **attributes}
-    table = read_attributes(whole, family.rules, family=family.model_type)
+    all_attributes = {**ATTRIBUTES[family.model_type], **attributes}
+    table = read_attributes(all_attributes, family.rules, family=family.model_type)
     family.read(table, DirectoryContents(architecture, frozenset()))
 
 
 def test_experts_at_uneven_intervals_are_no_ernie() -> None:
-    def says(*sparse: bool) -> dict[str, Any]:
+    def read_sparse(*sparse: bool) -> dict[str, Any]:
         parts = (config_of("ernie4_5_moe", moe_layer_start_index=start) for start in (0, 9))
         mixture, dense = (model.decoder.feed_forward for model in parts if model.decoder)
         model = config_of("ernie4_5_moe", num_hidden_layers=len(sparse))
@@ -82,13 +82,13 @@ def test_experts_at_uneven_intervals_are_no_ernie() -> None:
         decoder = replace(model.decoder, feed_forward=alternating)
         return FAMILIES["ernie4_5_moe"].describe(replace(model, decoder=decoder))
 
-    table = says(False, True, False, True, False)
+    table = read_sparse(False, True, False, True, False)
     keys = ("moe_layer_start_index", "moe_layer_end_index", "moe_layer_interval")
     assert [table[key] for key in keys] == [1, 3, 2]
     with pytest.raises(Unfit, match="uneven intervals"):
-        says(True, False, True)  # every second layer, but from the first on
+        read_sparse(True, False, True)  # every second layer, but from the first on
     with pytest.raises(Unfit, match="uneven intervals"):
-        says(True, True, False, True)
+        read_sparse(True, True, False, True)
 
 
 def test_an_encoder_whose_layers_are_not_shared_is_no_albert() -> None:
@@ -101,8 +101,8 @@ def test_an_encoder_whose_layers_are_not_shared_is_no_albert() -> None:
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_a_setting_that_a_config_cannot_say_is_refused(case: str) -> None:
-    architecture, attributes, said = REFUSED[case]
+    architecture, attributes, message = REFUSED[case]
     read(architecture, {})
     with pytest.raises(CheckpointError) as refused:
         read(architecture, attributes)
-    assert said in str(refused.value)
+    assert message in str(refused.value)

@@ -34,11 +34,15 @@ def checkpoint_of(rank: int) -> Checkpoint:
 def save_shares(folder: Path) -> None:
     def write(partial: Path) -> dict[str, str]:
         sums = [write_own(partial, checkpoint_of(rank), rank) for rank in (1, 0)]
-        return {name: value for own in sums for name, value in own.items()}
+        return {name: value for shares in sums for name, value in shares.items()}
 
-    ours = checkpoint_of(0)
-    assert ours.shares is not None
-    save(folder, replace(ours, shares=ours.shares._replace(write=write)), replace=True)
+    whole_checkpoint = checkpoint_of(0)
+    assert whole_checkpoint.shares is not None
+    save(
+        folder,
+        replace(whole_checkpoint, shares=whole_checkpoint.shares._replace(write=write)),
+        replace=True,
+    )
 
 
 def test_one_process_puts_the_shares_of_all_ranks_together(tmp_path: Path) -> None:
@@ -115,7 +119,15 @@ def test_ranks_write_a_file_each_and_any_number_goes_on(
     for rank in range(size):  # everyone holds a share of the matrices
         assert len(load_file(latest / f"model.rank-{rank}.safetensors")) > 10
     assert main(["evaluate", str(run)]) == 0
-    more = ["train", "--resume", str(run), "--steps", "10", "--allow-drift", "--no-vitals"]
-    ends = finish(start_ranks(size, ["-c", SHARING, *more], tmp_path))
+    resume_command = [
+        "train",
+        "--resume",
+        str(run),
+        "--steps",
+        "10",
+        "--allow-drift",
+        "--no-vitals",
+    ]
+    ends = finish(start_ranks(size, ["-c", SHARING, *resume_command], tmp_path))
     assert [code for code, _, _ in ends] == [0] * size, ends
-    assert main([*more[:3], "--steps", "12", *more[5:]]) == 0
+    assert main([*resume_command[:3], "--steps", "12", *resume_command[5:]]) == 0

@@ -36,36 +36,36 @@ def test_answers_come_without_the_template(tuned: Path, out: Any, found: Any) ->
     assert all(len(fact["ids"]) <= 5 for fact in facts)
     assert out("answer", tuned, prompts[1], *FEW).strip() == facts[1]["text"].strip()
     assert facts == found("answer", tuned, *prompts, *FEW, "--seed", 7)  # greedy unless asked
-    drawn = [
+    answers = [
         found("answer", tuned, prompts[0], *FEW, "--temperature", 1, "--seed", seed)
         for seed in (1, 1, 2)
     ]
-    assert drawn[0] == drawn[1] != drawn[2]
+    assert answers[0] == answers[1] != answers[2]
 
 
 def test_a_prompt_of_several_lines_comes_through_a_pipe(
     tuned: Path, out: Any, found: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said = "say blue\n\nand green"
-    monkeypatch.setattr(sys, "stdin", io.StringIO(said + "\n"))
-    assert out("answer", tuned, *FEW) == out("answer", tuned, said, *FEW)
+    prompt = "say blue\n\nand green"
+    monkeypatch.setattr(sys, "stdin", io.StringIO(prompt + "\n"))
+    assert out("answer", tuned, *FEW) == out("answer", tuned, prompt, *FEW)
 
 
 def test_on_a_terminal_there_is_a_conversation(
     tuned: Path, out: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    alone = out("answer", tuned, "say red", *FEW)
+    single_answer = out("answer", tuned, "say red", *FEW)
 
     def terminal(*lines: str) -> Callable[[str], str]:
-        said = iter(lines)
+        typed_lines = iter(lines)
         monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
-        return lambda sign: next(said)
+        return lambda sign: next(typed_lines)
 
     monkeypatch.setattr("builtins.input", terminal("x" * 500, "say red", ""))
     assert main(["answer", str(tuned), *FEW]) == 0
     text, errors = capsys.readouterr()
     assert "an empty line ends the session" in text
-    assert text.endswith(alone)
+    assert text.endswith(single_answer)
     assert "no room for an answer" in errors
 
 
@@ -80,32 +80,32 @@ def test_what_has_no_room_or_no_answers_is_refused(
 def test_the_end_of_training_says_commands_that_work(
     base: Path, tmp_path: Path, out: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    settings = [word for each in SMALL for word in ("--set", each)]
-    told = out(
+    settings = [word for setting in SMALL for word in ("--set", setting)]
+    printed = out(
         "train", "--objective", "policy-gradient", "--from", base, "--reward", REWARD,
         write_rows(tmp_path), "--steps", "2", "--out", tmp_path / "run",
         "--set", "objective.max_new_tokens=6", *settings,
     )  # fmt: skip
-    asked = next(line for line in told.splitlines() if f"pellucid answer {tmp_path}" in line)
-    assert "#" not in asked
-    assert any(each["instruction"] in asked for each in rows())
-    assert f"pellucid train --resume {tmp_path / 'run'} --reward {REWARD}\n" in told
-    assert f"pellucid verify-resume {tmp_path / 'run'} --reward {REWARD}\n" in told
+    command = next(line for line in printed.splitlines() if f"pellucid answer {tmp_path}" in line)
+    assert "#" not in command
+    assert any(setting["instruction"] in command for setting in rows())
+    assert f"pellucid train --resume {tmp_path / 'run'} --reward {REWARD}\n" in printed
+    assert f"pellucid verify-resume {tmp_path / 'run'} --reward {REWARD}\n" in printed
 
 
 def test_a_reward_that_fails_says_how_to_go_on(
     base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[str] = []
+    answers: list[str] = []
 
     def fails(row: dict[str, object], answer: str) -> float:
-        asked.append(answer)
-        if len(asked) > 40:
+        answers.append(answer)
+        if len(answers) > 40:
             raise ValueError("I am tired")
         return float(len(answer))
 
     monkeypatch.setattr("support.life.short_and_finished", fails)
-    settings = [word for each in SMALL for word in ("--set", each)]
+    settings = [word for setting in SMALL for word in ("--set", setting)]
     words = ["train", "--objective", "policy-gradient", "--from", str(base), "--reward", REWARD]
     words += [str(write_rows(tmp_path)), "--steps", "30", "--out", str(tmp_path / "run")]
     assert main([*words, "--set", "objective.max_new_tokens=6", *settings]) == 2

@@ -90,17 +90,17 @@ def refusal(words: list[str], place: Path, capsys: pytest.CaptureFixture[str]) -
     """What a refused command says; all else that must hold of a refusal is checked."""
     before = tree(place)
     code = main(words)
-    out, err = capsys.readouterr()
+    printed, errors = capsys.readouterr()
     assert code == 2
-    assert err.startswith("error: ")
-    assert err.endswith("\n")
-    assert "\n\n" not in err
-    assert "Traceback" not in err
-    assert max(map(len, err.splitlines())) <= 96 or " " not in max(err.splitlines(), key=len)
+    assert errors.startswith("error: ")
+    assert errors.endswith("\n")
+    assert "\n\n" not in errors
+    assert "Traceback" not in errors
+    assert max(map(len, errors.splitlines())) <= 96 or " " not in max(errors.splitlines(), key=len)
     # `train` says what it is about to do; no refused command has a result
-    assert all(line.endswith(" …") for line in out.splitlines())
+    assert all(line.endswith(" …") for line in printed.splitlines())
     assert tree(place) == before
-    return " ".join(err.split())
+    return " ".join(errors.split())
 
 
 def train(*words: str) -> list[str]:
@@ -109,7 +109,7 @@ def train(*words: str) -> list[str]:
 
 def good(*words: str) -> list[str]:
     """A tiny run on a good text but for `words`."""
-    return ["train", "good.txt", "--out", "new", *(f"--set={each}" for each in TINY), *words]
+    return ["train", "good.txt", "--out", "new", *(f"--set={setting}" for setting in TINY), *words]
 
 
 CASES: dict[str, tuple[list[str], tuple[str, ...]]] = {
@@ -280,9 +280,9 @@ CASES: dict[str, tuple[list[str], tuple[str, ...]]] = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_bad_input_is_refused(case: str, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words, said = CASES[case]
+    words, parts_of_message = CASES[case]
     message = refusal(words, place, capsys)
-    for part in said:
+    for part in parts_of_message:
         assert part in message
 
 
@@ -312,11 +312,11 @@ def test_words_that_are_no_command_are_refused_with_the_usage(
     before = tree(place)
     with pytest.raises(SystemExit) as stop:
         main(words)
-    out, err = capsys.readouterr()
+    printed, errors = capsys.readouterr()
     assert stop.value.code == 2
-    assert err.startswith("usage: pellucid")
-    assert "error: " in err
-    assert out == ""
+    assert errors.startswith("usage: pellucid")
+    assert "error: " in errors
+    assert printed == ""
     assert tree(place) == before
 
 
@@ -398,10 +398,10 @@ USES = {
 def test_a_damaged_run_is_refused_with_the_files_name(
     case: str, use: str, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    damage, _, said = DAMAGED[case]
+    damage, _, parts_of_message = DAMAGED[case]
     damage(place / "run")
     message = refusal(USES[use], place, capsys)
-    for part in said:
+    for part in parts_of_message:
         assert part in message
 
 
@@ -414,11 +414,11 @@ def test_resume_goes_on_from_the_newest_whole_checkpoint_and_says_so(
 ) -> None:
     damage, _, _ = DAMAGED[case]
     damage(place / "run")
-    whole, left_out = ("12", "step-99") if "mark" in case else ("8", "step-12")
+    newest_step, damaged_step = ("12", "step-99") if "mark" in case else ("8", "step-12")
     assert main(USES["resume"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    assert f"{left_out} is left out" in printed
-    assert f"continues from step-{whole}" in printed
+    assert f"{damaged_step} is left out" in printed
+    assert f"continues from step-{newest_step}" in printed
 
 
 def test_an_older_checkpoint_can_be_used_where_the_latest_is_damaged(
@@ -437,10 +437,10 @@ def test_an_error_is_json_where_json_was_asked_for(
     import json
 
     assert main(["generate", "none", "--prompt", "a", "--json"]) == 2
-    out, err = capsys.readouterr()
-    assert json.loads(out)["error"] == "RunError"
-    assert json.loads(out)["message"].startswith("none does not exist")
-    assert err.startswith("error: none does not exist")
+    printed, errors = capsys.readouterr()
+    assert json.loads(printed)["error"] == "RunError"
+    assert json.loads(printed)["message"].startswith("none does not exist")
+    assert errors.startswith("error: none does not exist")
 
 
 # -- in processes of their own

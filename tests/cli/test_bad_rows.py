@@ -76,11 +76,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def said(capsys: pytest.CaptureFixture[str], code: int, *words: object) -> str:
     """What a command prints, and on which of the two, in one line; nothing is left of a refusal."""
     assert main([str(word) for word in words]) == code
-    out, errors = capsys.readouterr()
+    printed, errors = capsys.readouterr()
     assert "Traceback" not in errors
     assert (errors == "") == (code == 0)
     assert (code == 0) == Path("new").exists()
-    return " ".join((errors if code else out).split())
+    return " ".join((errors if code else printed).split())
 
 
 def tuning(objective: str, rows: Iterable[dict[str, Any]], base: Path) -> list[object]:

@@ -56,8 +56,8 @@ def test_each_turn_sees_the_ones_before_it(tuned: Path, said: Any) -> None:
         assert fact["text"] == "".join(talk.send(text))
         assert talk.turn is not None
         assert tuple(fact["ids"]) == talk.turn.ids[talk.turn.n_prompt :]
-    (alone,) = runs.answer(runs.load(tuned), "say", Sampling(max_new_tokens=8, temperature=0))
-    assert printed[0]["text"] == alone.text
+    (answer,) = runs.answer(runs.load(tuned), "say", Sampling(max_new_tokens=8, temperature=0))
+    assert printed[0]["text"] == answer.text
     assert talk.chat is not None
     first = {"role": "assistant", "content": printed[0]["text"]}
     chat = [{"role": "user", "content": "say"}, first, {"role": "user", "content": "red"}]
@@ -129,8 +129,8 @@ def test_the_probabilities_of_why_are_those_of_the_score(base: Path) -> None:
     assert talk.turn is not None
     lines = list(why_lines(run, talk.turn))[1:]
     scored = runs.score(run, f"say red{text}").tokens[-len(lines) :]
-    shown = [float(line[16:].split()[0].rstrip("%")) / 100 for line in lines]
-    assert shown == pytest.approx([token.probability for token in scored], abs=6e-4)
+    probabilities = [float(line[16:].split()[0].rstrip("%")) / 100 for line in lines]
+    assert probabilities == pytest.approx([token.probability for token in scored], abs=6e-4)
 
 
 def test_an_encoder_decoder_or_an_encoder_is_refused(tmp_path: Path, refused: Any) -> None:

@@ -38,9 +38,9 @@ def write(folder: Path, *, broken: bool = False) -> Path:
 
 def test_healthy_preset_is_passed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "gpt2", "--fail-on", "warn"]) == 0
-    out = capsys.readouterr().out
-    assert "small twin" in out
-    assert "nothing was found" in out
+    printed = capsys.readouterr().out
+    assert "small twin" in printed
+    assert "nothing was found" in printed
 
 
 def test_finding_is_told_and_fails_where_asked(
@@ -48,13 +48,13 @@ def test_finding_is_told_and_fails_where_asked(
 ) -> None:
     run = str(write(tmp_path / "run", broken=True))
     assert main(["check", run]) == 0
-    out = capsys.readouterr().out
-    assert "INI003  fault" in out
-    assert all(len(line) <= 80 for line in out.splitlines() if run not in line)
+    printed = capsys.readouterr().out
+    assert "INI003  fault" in printed
+    assert all(len(line) <= 80 for line in printed.splitlines() if run not in line)
     assert main(["check", run, "--fail-on", "fault", "--json"]) == 4
-    told = json.loads(capsys.readouterr().out)
-    assert told["failed"] is True
-    assert [each["code"] for each in told["findings"]] == ["INI003"]
+    result = json.loads(capsys.readouterr().out)
+    assert result["failed"] is True
+    assert [finding["code"] for finding in result["findings"]] == ["INI003"]
     assert main(["check", run, "--fail-on", "fatal"]) == 0
     assert main(["check", run, "--fail-on", "warn", "--ignore", "INI003"]) == 0
 

@@ -35,8 +35,8 @@ def test_a_line_has_the_class_its_probability_and_the_text(
     facts = found("classify", runs["one"], *TEXTS)
     assert facts["multi_label"] is False
     for line, fact, text in zip(lines, facts["texts"], TEXTS, strict=True):
-        name, probability, said = line.split(maxsplit=2)
-        assert said == fact["text"] == text
+        name, probability, class_text = line.split(maxsplit=2)
+        assert class_text == fact["text"] == text
         assert set(fact["probabilities"]) == set(CLASSES)
         assert sum(fact["probabilities"].values()) == pytest.approx(1)
         assert [name] == fact["classes"]
@@ -51,8 +51,8 @@ def test_all_classes_are_shown_likeliest_first(runs: dict[str, Path], out: Any) 
     assert [row[1] == "*" for row in rows] == [True, False, False]
     shares = [float(row[0]) for row in rows]
     assert shares == sorted(shares, reverse=True)
-    several = out("classify", runs["one"], *TEXTS, "--all")
-    assert [text in several for text in TEXTS] == [True] * 3
+    all_classes = out("classify", runs["one"], *TEXTS, "--all")
+    assert [text in all_classes for text in TEXTS] == [True] * 3
 
 
 def test_with_several_labels_those_above_one_half_are_the_texts(
@@ -64,8 +64,8 @@ def test_with_several_labels_those_above_one_half_are_the_texts(
     for line, fact in zip(lines, facts["texts"], strict=True):
         likely = {name for name, share in fact["probabilities"].items() if share > 0.5}
         assert set(fact["classes"]) == likely
-        said = [f"{name} {fact['probabilities'][name]:.4f}" for name in fact["classes"]]
-        assert line.startswith(", ".join(said) if said else "(none; ")
+        likely_classes = [f"{name} {fact['probabilities'][name]:.4f}" for name in fact["classes"]]
+        assert line.startswith(", ".join(likely_classes) if likely_classes else "(none; ")
         assert line.endswith(fact["text"])
 
 
@@ -85,7 +85,10 @@ def test_a_text_that_is_cut_is_said(runs: dict[str, Path], out: Any, found: Any)
     long = "cat " * 30
     assert "1 text was cut to the first 24 tokens" in out("classify", runs["one"], long, "dog")
     assert "2 texts were cut" in out("classify", runs["one"], long, long)
-    cut = [one["truncated"] for one in found("classify", runs["one"], long, "dog")["texts"]]
+    cut = [
+        text_result["truncated"]
+        for text_result in found("classify", runs["one"], long, "dog")["texts"]
+    ]
     assert cut == [True, False]
 
 
@@ -105,5 +108,5 @@ def test_what_cannot_be_classified_is_refused(
 
 def test_from_python_it_is_the_same(runs: dict[str, Path], found: Any) -> None:
     (row,) = found("classify", runs["one"], "the cat")["texts"]
-    (same,) = pellucid.classify(pellucid.load(runs["one"]), "the cat")
-    assert {share.name: share.probability for share in same.shares} == row["probabilities"]
+    (result,) = pellucid.classify(pellucid.load(runs["one"]), "the cat")
+    assert {share.name: share.probability for share in result.shares} == row["probabilities"]

@@ -30,7 +30,7 @@ FEW = ("--max-new-tokens", "6", "--greedy")
 
 
 def test_train_prints_its_folder_and_held_out_numbers_as_json(found: Any, tmp_path: Path) -> None:
-    settings = [f"--set={each}" for each in TINY]
+    settings = [f"--set={setting}" for setting in TINY]
     text = write_text(tmp_path / "text")
     result = found("train", text, "--out", tmp_path / "run", "--steps", 5, "--seed", 3, *settings)
     assert result["run"] == str(tmp_path / "run")
@@ -45,12 +45,12 @@ def test_train_prints_its_folder_and_held_out_numbers_as_json(found: Any, tmp_pa
 
 
 def test_train_shows_its_course_and_says_what_can_be_done_next(out: Any, tmp_path: Path) -> None:
-    settings = [f"--set={each}" for each in TINY]
+    settings = [f"--set={setting}" for setting in TINY]
     folder = tmp_path / "a run; rm"
     text = write_text(tmp_path / "text")
     settings.append("--set=training.sentence=it's")
-    said = out("train", text, "--out", folder, "--steps", 4, *settings)
-    before, after = said.split("what next")
+    printed = out("train", text, "--out", folder, "--steps", 4, *settings)
+    before, after = printed.split("what next")
     for words in (
         "guessing     5.5530 nats/token",
         f"folder       {folder}",
@@ -69,7 +69,7 @@ def test_train_shows_its_course_and_says_what_can_be_done_next(out: Any, tmp_pat
 
 def test_a_short_config_file_changes_what_it_says(found: Any, tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text('base = "gpt2"\nseed = 8\n[training]\nclip_norm = 0.5\n')
-    settings = [f"--set={each}" for each in TINY]
+    settings = [f"--set={setting}" for setting in TINY]
     text = write_text(tmp_path / "text")
     found(
         *("train", text, "--config", tmp_path / "mine.toml", "--out", tmp_path / "run"),
@@ -115,8 +115,8 @@ def test_a_draft_with_another_tokenizer_is_refused(
 def test_generate_takes_several_prompts(out: Any, found: Any, trained: Path) -> None:
     results = found("generate", trained, "--prompt", "a", "--prompt", "", "--prompt", "the", *FEW)
     assert [result["prompt"] for result in results] == ["a", "", "the"]
-    alone = [found("generate", trained, "--prompt", r["prompt"], *FEW)[0] for r in results]
-    assert results == alone
+    single_results = [found("generate", trained, "--prompt", r["prompt"], *FEW)[0] for r in results]
+    assert results == single_results
     text = out("generate", trained, "--prompt", "a", "--prompt", "the", *FEW)
     assert text == f"a{results[0]['text']}\n\nthe{results[2]['text']}\n\n"
 
@@ -159,8 +159,8 @@ def test_generate_says_once_that_a_text_outgrew_the_context(
     trained: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for words in (["--json"], [], ["--prompt", "a"], ["--logprobs"]):
-        few = ("--prompt", "the", "--max-new-tokens", "40", "--greedy")
-        assert main(["generate", str(trained), *few, *words]) == 0
+        options = ("--prompt", "the", "--max-new-tokens", "40", "--greedy")
+        assert main(["generate", str(trained), *options, *words]) == 0
         assert capsys.readouterr().err == (
             "the text outgrew the context of 16 tokens: from here on the model sees the latest 9 "
             "to 16 tokens of it\n"
@@ -168,9 +168,9 @@ def test_generate_says_once_that_a_text_outgrew_the_context(
 
 
 def test_generate_stops_before_a_stop_text(found: Any, trained: Path) -> None:
-    (whole,) = found("generate", trained, "--prompt", "the", *FEW)
-    (cut,) = found("generate", trained, "--prompt", "the", *FEW, "--stop", whole["text"][2])
-    assert cut["text"] == whole["text"][: whole["text"].index(whole["text"][2])]
+    (full,) = found("generate", trained, "--prompt", "the", *FEW)
+    (cut,) = found("generate", trained, "--prompt", "the", *FEW, "--stop", full["text"][2])
+    assert cut["text"] == full["text"][: full["text"].index(full["text"][2])]
     assert cut["stopped"] == "stop"
 
 
@@ -198,8 +198,8 @@ def test_control_characters_reach_a_file_but_not_a_terminal(
 
 
 def test_generate_can_use_any_checkpoint(found: Any, trained: Path) -> None:
-    named = trained / "checkpoints/step-12"
-    assert found("generate", named, "--prompt", "a", *FEW) == found(
+    checkpoint = trained / "checkpoints/step-12"
+    assert found("generate", checkpoint, "--prompt", "a", *FEW) == found(
         "generate", trained, "--prompt", "a", *FEW
     )
 
@@ -241,19 +241,19 @@ def test_generate_converses_on_a_terminal(trained: Path, out: Any) -> None:
     import pty
 
     expected = out("generate", trained, "--prompt", "the cat", *FEW)
-    ours, theirs = pty.openpty()
+    terminal, child_end = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "pellucid", "generate", str(trained), *FEW],
-        stdin=theirs,
+        stdin=child_end,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    os.write(ours, b"the cat\nthe cat\n\n")
-    said, errors = process.communicate(timeout=60)
-    os.close(ours)
-    os.close(theirs)
+    os.write(terminal, b"the cat\nthe cat\n\n")
+    printed, errors = process.communicate(timeout=60)
+    os.close(terminal)
+    os.close(child_end)
     assert (process.returncode, errors) == (0, b"")
-    text = said.decode()
+    text = printed.decode()
     assert text.startswith(
         f"{trained} continues what you write; an empty line ends the session.\n> "
     )
@@ -314,8 +314,8 @@ def test_every_preset_is_listed_and_shown_as_toml_that_gives_it_back(out: Any, f
     assert [line for line in lines if not line.startswith("  ")] == list(FAMILIES)
     assert [line.split()[0] for line in lines if line.startswith("  ")] == list(PRESETS)
     for name, run in PRESETS.items():
-        shown = out("presets", "show", name)
-        assert run_from_table(parse_toml(shown, "shown"), find) == run
+        toml = out("presets", "show", name)
+        assert run_from_table(parse_toml(toml, "shown"), find) == run
         assert run_from_table(found("presets", "show", name), find) == run
 
 
@@ -401,8 +401,8 @@ def test_counting_says_how_cost_grows_with_the_text(found: Any, out: Any) -> Non
 def test_a_preset_that_cannot_be_trained_as_it_is_is_refused(
     name: str, tmp_path: Path, refused: Any
 ) -> None:
-    said = refused("train", "--preset", name, "--out", tmp_path / "run")
-    assert "pellucid presets list --objectives" in said
+    message = refused("train", "--preset", name, "--out", tmp_path / "run")
+    assert "pellucid presets list --objectives" in message
     assert not (tmp_path / "run").exists()
 
 
@@ -410,9 +410,9 @@ def test_the_objectives_are_listed_with_what_they_learn_from(out: Any, found: An
     printed = " ".join(out("presets", "list", "--objectives").split())
     for name, goal in OBJECTIVES.items():
         assert f"{name} {goal.summary}" in printed
-    listed = found("presets", "list", "--objectives")
-    assert listed["seq2seq"]["from"] == "Pairs"
-    assert {name: facts["preset"] for name, facts in listed.items()} == {
+    objectives = found("presets", "list", "--objectives")
+    assert objectives["seq2seq"]["from"] == "Pairs"
+    assert {name: facts["preset"] for name, facts in objectives.items()} == {
         name: goal.preset for name, goal in OBJECTIVES.items()
     }
 
@@ -438,37 +438,37 @@ def test_drawing_is_the_same_of_a_preset_of_a_config_and_of_its_settings(
 
 def test_a_run_is_drawn_as_it_was_built(out: Any, found: Any, trained: Path) -> None:
     model = pellucid.load(trained).model
-    drawn = found("draw", trained)
-    assert drawn["name"] == trained.name
-    assert drawn["parameters"] == sum(weight.numel() for weight in model.parameters())
-    assert drawn["parameters"] == sum(
-        part["parameters_each"] * part["times"] for part in drawn["parts"]
+    drawing = found("draw", trained)
+    assert drawing["name"] == trained.name
+    assert drawing["parameters"] == sum(weight.numel() for weight in model.parameters())
+    assert drawing["parameters"] == sum(
+        part["parameters_each"] * part["times"] for part in drawing["parts"]
     )
-    assert out("draw", trained).startswith(f"{trained.name}: {drawn['says']}")
+    assert out("draw", trained).startswith(f"{trained.name}: {drawing['says']}")
 
 
 def test_an_svg_is_written_where_it_was_asked_for(out: Any, found: Any, tmp_path: Path) -> None:
     file = tmp_path / "gpt2.svg"
-    said = out("draw", "gpt2", "--svg", file)
-    assert said == (
+    printed = out("draw", "gpt2", "--svg", file)
+    assert printed == (
         f"{file}: gpt2, a decoder of 12 layers, d_model 768, context 1,024: 124,439,808 "
         "parameters\n"
     )
-    written = file.read_text("utf-8")
-    assert written.startswith("<svg ")
+    svg = file.read_text("utf-8")
+    assert svg.startswith("<svg ")
     assert found("draw", "gpt2", "--svg", file)["file"] == str(file)
-    assert file.read_text("utf-8") == written
+    assert file.read_text("utf-8") == svg
 
 
 @pytest.mark.parametrize(("encoding", "boxed"), [("utf-8", True), ("ascii", False)])
 def test_a_terminal_gets_the_boxes_that_it_can_spell(encoding: str, boxed: bool) -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "pellucid", "draw", "gpt2"],
         capture_output=True,
         env={**os.environ, "PYTHONIOENCODING": encoding, "FORCE_COLOR": "1"},
         check=True,
     )
-    text = done.stdout.decode("utf-8")
+    text = process.stdout.decode("utf-8")
     assert "\x1b" not in text
     assert "?" not in text
     assert ("┌" in text) is boxed
@@ -490,8 +490,8 @@ def test_no_cycles_are_looked_for_when_the_process_ends() -> None:
         "sys.argv[1:] = ['draw', 'gpt2', '--json']\n"
         "from pellucid.cli import main; main()"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
-    assert done.stdout.endswith(b"True\n")
+    process = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+    assert process.stdout.endswith(b"True\n")
 
 
 # -- attach and verify-resume
@@ -503,10 +503,10 @@ def test_attach_to_a_finished_run_shows_what_the_run_showed(out: Any, trained: P
     assert [json.loads(line) for line in lines] == [
         json.loads(json.dumps(to_record(event))) for event in events
     ]
-    shown = out("attach", trained)
-    assert shown.startswith("run run: 12 steps\n")
-    assert shown.splitlines()[-1].startswith("finished after step 12")
-    assert shown.count("held-out loss") == 4
+    printed = out("attach", trained)
+    assert printed.startswith("run run: 12 steps\n")
+    assert printed.splitlines()[-1].startswith("finished after step 12")
+    assert printed.count("held-out loss") == 4
 
 
 def test_attach_to_several_runs_names_each(out: Any, trained: Path, tmp_path: Path) -> None:

@@ -33,8 +33,8 @@ def there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
     monkeypatch.delenv("PELLUCID_MIRROR", raising=False)
     monkeypatch.chdir(tmp_path)
     put(monkeypatch)
-    with serving(Server(CONTENT)) as one:
-        yield one
+    with serving(Server(CONTENT)) as server:
+        yield server
 
 
 def put(monkeypatch: pytest.MonkeyPatch, n_bytes: int | None = len(CONTENT)) -> None:
@@ -50,17 +50,17 @@ def put(monkeypatch: pytest.MonkeyPatch, n_bytes: int | None = len(CONTENT)) -> 
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
     code = main(["data", *words])
-    out, err = capsys.readouterr()
-    return code, out, " ".join(err.split())
+    printed, errors = capsys.readouterr()
+    return code, printed, " ".join(errors.split())
 
 
 def test_everything_is_said_before_anything_is_loaded_and_the_command_after(
     there: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out, _ = run(capsys, "get", "tiny", "--from", there.url)
+    code, printed, _ = run(capsys, "get", "tiny", "--from", there.url)
     assert code == 0
     assert Path("data/tiny/fox.txt").read_bytes() == CONTENT
-    lines = out.splitlines()
+    lines = printed.splitlines()
     assert lines[:6] == [
         "tiny: a fox and a cat",
         "licence  public domain",
@@ -71,21 +71,21 @@ def test_everything_is_said_before_anything_is_loaded_and_the_command_after(
     ]
     assert "data/tiny/fox.txt is complete: its SHA-256 is the published one" in lines
     assert lines[-1] == "    pellucid train data/tiny/fox.txt"
-    assert "\x1b" not in out
-    assert "\r" not in out
-    code, out, _ = run(capsys, "get", "tiny", "--from", there.url)
+    assert "\x1b" not in printed
+    assert "\r" not in printed
+    code, printed, _ = run(capsys, "get", "tiny", "--from", there.url)
     assert code == 0
-    assert "data/tiny/fox.txt is already complete" in out
+    assert "data/tiny/fox.txt is already complete" in printed
     assert len(there.asked) == 1
 
 
 def test_the_command_that_is_said_afterwards_trains(
     there: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _, out, _ = run(capsys, "get", "tiny", "--from", there.url, "--to", "a b")
-    words = shlex.split(out.splitlines()[-1])
+    _, printed, _ = run(capsys, "get", "tiny", "--from", there.url, "--to", "a b")
+    words = shlex.split(printed.splitlines()[-1])
     assert words == ["pellucid", "train", "a b/fox.txt"]
-    settings = [f"--set={each}" for each in TINY]
+    settings = [f"--set={setting}" for setting in TINY]
     assert main([*words[1:], "--steps=1", "--out=run", "--json", *settings]) == 0
 
 
@@ -103,20 +103,20 @@ def test_a_table_is_trained_on_with_its_field(
     )
     monkeypatch.setitem(DATASETS, "table", table)  # type: ignore[arg-type]
     monkeypatch.setattr(verb, "find_spec", lambda name: None)
-    _, out, _ = run(capsys, "get", "table", "--from", there.url)
-    assert "    pellucid train data/table/t.parquet --field text\n" in out
-    assert "pip install '.[parquet]'" in out
+    _, printed, _ = run(capsys, "get", "table", "--from", there.url)
+    assert "    pellucid train data/table/t.parquet --field text\n" in printed
+    assert "pip install '.[parquet]'" in printed
 
 
 def test_json_holds_what_came(
     there: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PELLUCID_MIRROR", there.url)
-    code, out, err = run(capsys, "get", "tiny", "--json")
+    code, printed, err = run(capsys, "get", "tiny", "--json")
     assert (code, err) == (0, "")
-    said = json.loads(out)
-    assert said["train"] == "pellucid train data/tiny/fox.txt"
-    assert said["files"] == [
+    result = json.loads(printed)
+    assert result["train"] == "pellucid train data/tiny/fox.txt"
+    assert result["files"] == [
         {
             "path": str(Path("data/tiny/fox.txt")),
             "n_bytes": len(CONTENT),
@@ -131,27 +131,27 @@ def test_a_download_says_how_far_it_is_in_plain_lines(
     there: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     there.cuts = [len(CONTENT) // 2]
-    code, out, err = run(capsys, "get", "tiny", "--from", there.url)
+    code, printed, err = run(capsys, "get", "tiny", "--from", there.url)
     assert code == 2
     assert "the connection broke after" in err
-    code, out, _ = run(capsys, "get", "tiny", "--from", there.url)
+    code, printed, _ = run(capsys, "get", "tiny", "--from", there.url)
     assert code == 0
-    assert "fox.txt: continuing after" in out
-    assert "100%" in out
+    assert "fox.txt: continuing after" in printed
+    assert "100%" in printed
 
 
 def test_a_missing_checksum_is_said_in_plain_words(
     there: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     put(monkeypatch, n_bytes=None)
-    code, out, err = run(capsys, "get", "tiny", "--from", there.url)
+    code, printed, err = run(capsys, "get", "tiny", "--from", there.url)
     assert code == 2  # nobody knows how large it is, and nobody is there to ask
     assert "an unknown number of bytes" in err
     assert "--yes" in err
-    code, out, _ = run(capsys, "get", "tiny", "--from", there.url, "--yes")
+    code, printed, _ = run(capsys, "get", "tiny", "--from", there.url, "--yes")
     assert code == 0
-    assert "sha256   not known for this file" in out
-    assert f"no checksum is published; computed: {SHA256}" in out
+    assert "sha256   not known for this file" in printed
+    assert f"no checksum is published; computed: {SHA256}" in printed
     assert SHA256 in Path("data/tiny/fox.txt.sha256").read_text()
 
 
@@ -183,9 +183,9 @@ def test_much_is_refused_where_nobody_can_be_asked(
     there: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(verb, "_ASK_ABOVE", 100)
-    code, out, _ = run(capsys, "get", "tiny", "--from", there.url, "--json")
+    code, printed, _ = run(capsys, "get", "tiny", "--from", there.url, "--json")
     assert code == 2
-    assert "pass --yes" in json.loads(out)["message"]
+    assert "pass --yes" in json.loads(printed)["message"]
     assert there.asked == []
     assert run(capsys, "get", "tiny", "--from", there.url, "--json", "--yes")[0] == 0
 
@@ -223,8 +223,8 @@ def test_ctrl_c_keeps_what_has_come(there: Server, tmp_path: Path) -> None:
         [sys.executable, "-c", words, there.url, size], stderr=subprocess.PIPE, text=True
     )
     partial = tmp_path / "data" / "tiny" / "a.partial" / "content"
-    until = time.monotonic() + 30
-    while not (partial.exists() and partial.stat().st_size > 0) and time.monotonic() < until:
+    deadline = time.monotonic() + 30
+    while not (partial.exists() and partial.stat().st_size > 0) and time.monotonic() < deadline:
         time.sleep(0.01)
     child.send_signal(signal.SIGINT)
     _, err = child.communicate()
@@ -234,9 +234,9 @@ def test_ctrl_c_keeps_what_has_come(there: Server, tmp_path: Path) -> None:
 
 
 def test_the_list_fits_and_names_every_dataset(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(capsys, "list")
+    code, printed, _ = run(capsys, "list")
     assert code == 0
-    assert all(name in out for name in DATASETS)
-    assert max(map(len, out.splitlines())) <= 80
-    _, out, _ = run(capsys, "list", "--json")
-    assert json.loads(out)["wikitext-2"]["parts"][1]["n_bytes"] == 1_121_681
+    assert all(name in printed for name in DATASETS)
+    assert max(map(len, printed.splitlines())) <= 80
+    _, printed, _ = run(capsys, "list", "--json")
+    assert json.loads(printed)["wikitext-2"]["parts"][1]["n_bytes"] == 1_121_681

@@ -24,22 +24,22 @@ def test_cause_is_told_and_fails_where_asked(
 ) -> None:
     capsys.readouterr()
     assert main(["diagnose", str(broken)]) == 0
-    out = capsys.readouterr().out
-    assert "ARC001  fault  blocks have no residual path" in out
-    assert "what to do:" in out
-    assert "confidence: 97%" in out
-    assert all(len(line) <= 80 for line in out.splitlines())
+    printed = capsys.readouterr().out
+    assert "ARC001  fault  blocks have no residual path" in printed
+    assert "what to do:" in printed
+    assert "confidence: 97%" in printed
+    assert all(len(line) <= 80 for line in printed.splitlines())
     assert main(["diagnose", str(broken), "--fail-on", "fault"]) == 4
 
 
 def test_json_holds_every_finding(broken: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert main(["diagnose", str(broken), "--json", "--fail-on", "fatal"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["updates"] == 6
-    assert told["failed"] is False
-    assert told["findings"][0]["code"] == "ARC001"
-    assert told["findings"][0]["evidence"]
+    result = json.loads(capsys.readouterr().out)
+    assert result["updates"] == 6
+    assert result["failed"] is False
+    assert result["findings"][0]["code"] == "ARC001"
+    assert result["findings"][0]["evidence"]
 
 
 def test_ignored_code_is_left_out(broken: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,22 +15,22 @@ from support.foreign_logs import healthy, table, trainer_state
 def test_log_is_diagnosed_and_what_it_cannot_say_is_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made = healthy()
-    made.losses[60:] = [math.nan] * 60
-    made.norms[57:60] = [80.0, 300.0, 900.0]
-    state = str(trainer_state(tmp_path / "trainer_state.json", made))
+    log = healthy()
+    log.losses[60:] = [math.nan] * 60
+    log.norms[57:60] = [80.0, 300.0, 900.0]
+    state = str(trainer_state(tmp_path / "trainer_state.json", log))
     assert main(["diagnose", state]) == 0
-    out = capsys.readouterr().out
-    assert "60 rows up to update 600" in " ".join(out.split())
-    assert "NUM008  fatal  a value was not finite" in out
-    assert "what pellucid cannot check in this log" in out
-    assert "pellucid check" in out
-    assert all(len(line) <= 80 for line in out.splitlines() if state not in line)
+    printed = capsys.readouterr().out
+    assert "60 rows up to update 600" in " ".join(printed.split())
+    assert "NUM008  fatal  a value was not finite" in printed
+    assert "what pellucid cannot check in this log" in printed
+    assert "pellucid check" in printed
+    assert all(len(line) <= 80 for line in printed.splitlines() if state not in line)
     assert main(["diagnose", str(tmp_path), "--fail-on", "fatal", "--json"]) == 4
-    told = json.loads(capsys.readouterr().out)
-    assert [each["code"] for each in told["findings"]] == ["NUM008"]
-    assert told["failed"] is True
-    assert any("VitalsCallback" in each for each in told["unsaid"])
+    result = json.loads(capsys.readouterr().out)
+    assert [finding["code"] for finding in result["findings"]] == ["NUM008"]
+    assert result["failed"] is True
+    assert any("VitalsCallback" in finding for finding in result["unsaid"])
     assert (
         main(["diagnose", state, "--ignore", "NUM008", "--ignore", "LOG001", "--fail-on", "fatal"])
         == 0
@@ -40,9 +40,9 @@ def test_log_is_diagnosed_and_what_it_cannot_say_is_said(
 def test_healthy_log_is_passed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = str(table(tmp_path / "log.csv", healthy()))
     assert main(["diagnose", log, "--vocab-size", "4096", "--fail-on", "warn"]) == 0
-    out = capsys.readouterr().out
-    assert "nothing was found" in out
-    assert "--vocab-size" not in out
+    printed = capsys.readouterr().out
+    assert "nothing was found" in printed
+    assert "--vocab-size" not in printed
     assert main(["diagnose", log]) == 0
     assert "--vocab-size N" in capsys.readouterr().out
 

@@ -42,7 +42,7 @@ def classifier(tmp_path_factory: pytest.TempPathFactory) -> runs.Run:
         out=place / "run",
         steps=2,
         settings=[
-            *(each.replace("decoder", "encoder") for each in TINY),
+            *(setting.replace("decoder", "encoder") for setting in TINY),
             "text.held_out=0.2",
             "training.evaluate_tokens=20",
         ],
@@ -62,45 +62,45 @@ def held_out_pairs(run: runs.Run) -> list[tuple[str, str]]:
 def test_the_runs_own_examples_and_a_file_of_them_come_out_alike(
     run: runs.Run, tmp_path: Path
 ) -> None:
-    own = runs.evaluate_rows(run)
+    own_examples = runs.evaluate_rows(run)
     file = write_pairs(tmp_path / "held_out.tsv", held_out_pairs(run))
     other = runs.evaluate_rows(run, [str(file)])
-    assert own.examples == other.examples == 12
-    assert own.held_out.over == other.held_out.over
-    assert own.held_out.loss_nats == pytest.approx(other.held_out.loss_nats, rel=1e-6)
-    assert runs.evaluate_held_out(run) == own.held_out
+    assert own_examples.examples == other.examples == 12
+    assert own_examples.held_out.over == other.held_out.over
+    assert own_examples.held_out.loss_nats == pytest.approx(other.held_out.loss_nats, rel=1e-6)
+    assert runs.evaluate_held_out(run) == own_examples.held_out
 
 
 def test_columns_may_be_called_otherwise_in_another_file(run: runs.Run, tmp_path: Path) -> None:
     file = tmp_path / "other.csv"
     file.write_text("there,back\nabc,cba\nde,ed\n", encoding="utf-8")
-    found = runs.evaluate_rows(run, [str(file)], columns=["source=there", "target=back"])
-    assert found.examples == 2
-    assert "source: there" in found.notes
+    evaluation = runs.evaluate_rows(run, [str(file)], columns=["source=there", "target=back"])
+    assert evaluation.examples == 2
+    assert "source: there" in evaluation.notes
     with pytest.raises(TextError, match="no column has a usual name for the source"):
         runs.evaluate_rows(run, [str(file)])
 
 
 def test_what_is_cut_and_what_is_dropped_is_said(run: runs.Run, tmp_path: Path) -> None:
     rows = [("abcdabcdabcd", "dcba"), ("ab", ""), ("ab", "ba")]
-    found = runs.evaluate_rows(run, [str(write_pairs(tmp_path / "some.tsv", rows))])
-    assert found.examples == 2
-    assert any(each.startswith("truncated 1") for each in found.notes)
-    assert any(each.startswith("dropped 1: it has no target") for each in found.notes)
+    evaluation = runs.evaluate_rows(run, [str(write_pairs(tmp_path / "some.tsv", rows))])
+    assert evaluation.examples == 2
+    assert any(note.startswith("truncated 1") for note in evaluation.notes)
+    assert any(note.startswith("dropped 1: it has no target") for note in evaluation.notes)
 
 
 def test_a_limit_takes_examples_from_all_over(classifier: runs.Run) -> None:
-    found = runs.evaluate_rows(classifier, limit=10)
-    assert found.examples == 10
-    assert found.classified is not None
-    assert all(each.texts for each in found.classified.classes)
+    evaluation = runs.evaluate_rows(classifier, limit=10)
+    assert evaluation.examples == 10
+    assert evaluation.classified is not None
+    assert all(class_example.texts for class_example in evaluation.classified.classes)
 
 
 def test_classes_are_told_one_by_one(classifier: runs.Run, out: Any, found: Any) -> None:
     facts = found("evaluate", classifier.folder)
     assert facts["unit"] == "texts"
     assert facts["over"] == sum(map(sum, facts["confusion"])) == 40
-    assert {each["name"] for each in facts["classes"]} == {"b", "other"}
+    assert {class_facts["name"] for class_facts in facts["classes"]} == {"b", "other"}
     lines = out("evaluate", classifier.folder)
     assert "class" in lines
     assert "is \\ said" in lines
@@ -118,9 +118,9 @@ def test_a_source_with_several_targets_is_on_one_side_and_written_for_once(
     )
     assert train.isdisjoint(held_out)
     pytest.importorskip("sacrebleu", reason="texts are compared by sacrebleu")
-    found = runs.evaluate_rows(run, beams=Beams(n_beams=1))
-    assert len(found.generated) == len(held_out) < found.examples
-    assert max(len(each.references) for each in found.generated) == 3
+    evaluation = runs.evaluate_rows(run, beams=Beams(n_beams=1))
+    assert len(evaluation.generated) == len(held_out) < evaluation.examples
+    assert max(len(generated.references) for generated in evaluation.generated) == 3
 
 
 def test_a_run_that_learns_from_text_is_judged_on_all_it_held_out(
@@ -133,9 +133,9 @@ def test_a_run_that_learns_from_text_is_judged_on_all_it_held_out(
         settings=[*TINY, "text.held_out=0.2", "training.evaluate_tokens=20"],
         show=False,
     )
-    whole = runs.evaluate_held_out(run)
-    assert whole.over > 100
-    assert found("evaluate", run.folder)["over"] == whole.over
+    evaluation = runs.evaluate_held_out(run)
+    assert evaluation.over > 100
+    assert found("evaluate", run.folder)["over"] == evaluation.over
 
 
 def test_what_cannot_be_evaluated_is_refused(
@@ -153,8 +153,8 @@ def test_what_cannot_be_evaluated_is_refused(
     assert "it has no rows" in refused("evaluate", run.folder, empty)
     label = tmp_path / "label.tsv"
     label.write_text("label\ttext\nthird\tabc\n", encoding="utf-8")
-    said = refused("evaluate", classifier.folder, label)
-    assert "the label 'third' is none of the classes" in said
+    message = refused("evaluate", classifier.folder, label)
+    assert "the label 'third' is none of the classes" in message
     assert "has no reward" in refused("evaluate", run.folder, "--reward", "a:b")
 
 
@@ -171,11 +171,11 @@ def test_what_is_written_to_be_compared_has_to_fit_into_memory(
 ) -> None:
     monkeypatch.setattr(memory_check, "free_memory", lambda: Free(10**8, "this machine"))
     monkeypatch.setitem(sys.modules, "sacrebleu", None)  # with force it comes as far as this
-    many = Beams(n_beams=99_999, max_new_tokens=2)
+    wide_beams = Beams(n_beams=99_999, max_new_tokens=2)
     with pytest.raises(RunError, match=r"writing this needs about .* lower --beams"):
-        runs.evaluate_rows(run, beams=many)
+        runs.evaluate_rows(run, beams=wide_beams)
     with pytest.raises(LibraryError, match=r"\.\[bleu\]"):
-        runs.evaluate_rows(run, beams=many, force=True)
+        runs.evaluate_rows(run, beams=wide_beams, force=True)
     assert runs.evaluate_rows(run).examples > 1
 
 
@@ -193,13 +193,13 @@ def test_going_on_from_a_checkpoint_ends_in_the_same_bits(tmp_path: Path, object
         file = write_text(tmp_path)
         settings += ["text.tokenizer=Bytes", "model.context_length=16"]
     run = train_pairs(tmp_path / "run", file, steps=7, settings=settings, objective=objective)
-    whole = load_model_tensors(run.checkpoint)
+    unbroken = load_model_tensors(run.checkpoint)
     shelf = runs.RunFolder(run.folder).shelf
     assert 6 in shelf.steps()
     pellucid.resume(run.folder / "checkpoints" / "step-6", show=False)
-    again = load_model_tensors(runs.load(run.folder).checkpoint)
-    assert whole.keys() == again.keys()
-    assert all(torch.equal(whole[name], again[name]) for name in whole)
+    resumed = load_model_tensors(runs.load(run.folder).checkpoint)
+    assert unbroken.keys() == resumed.keys()
+    assert all(torch.equal(unbroken[name], resumed[name]) for name in unbroken)
 
 
 def test_a_column_that_pairs_do_not_have_is_refused(run: runs.Run, tmp_path: Path) -> None:

@@ -20,9 +20,9 @@ def test_the_list_names_every_experiment(out: Any, found: Any) -> None:
     assert [line.split()[0] for line in out("experiment", "list").splitlines()[:-2]] == list(
         EXPERIMENTS
     )
-    listed = found("experiment", "list")
-    assert [row["name"] for row in listed] == list(EXPERIMENTS)
-    assert {"claim", "source", "description", "concepts", "refuted_by"} <= listed[0].keys()
+    experiments = found("experiment", "list")
+    assert [row["name"] for row in experiments] == list(EXPERIMENTS)
+    assert {"claim", "source", "description", "concepts", "refuted_by"} <= experiments[0].keys()
 
 
 def test_json_has_what_programs_need(found: Any) -> None:

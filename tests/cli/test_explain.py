@@ -54,9 +54,9 @@ def test_the_numbers_of_a_map_are_those_of_the_trace(trained: Path, out: Any) ->
     text = out("explain", trained, "the fox", "--chapter", "softmax", "--layer", 1, "--head", 1)
     trace = pellucid.trace(pellucid.load(trained), "the fox")
     rows = [line for line in text.splitlines() if line[:6].strip() == "4"]
-    shown = [int("".join(c for c in cell if c.isdigit())) for cell in cells(rows[0])]
-    said = (trace["L1.H1.weights"][4] * 100).round().int().tolist()
-    assert shown == said[:5]
+    shown_percents = [int("".join(c for c in cell if c.isdigit())) for cell in cells(rows[0])]
+    traced_percents = (trace["L1.H1.weights"][4] * 100).round().int().tolist()
+    assert shown_percents == traced_percents[:5]
     assert "units of 0.01" in text
 
 
@@ -67,17 +67,19 @@ def cells(line: str) -> list[str]:
 
 
 def test_json_has_everything_and_the_tree_of_each_receipt(trained: Path, found: Any) -> None:
-    told = found("explain", trained, "the fox", "--chapter", "scores", "--token", 3, "--other", 1)
-    (receipt,) = told["receipts"]
+    chapter_json = found(
+        "explain", trained, "the fox", "--chapter", "scores", "--token", 3, "--other", 1
+    )
+    (receipt,) = chapter_json["receipts"]
     assert receipt["agrees"]
     assert receipt["recomputed"] == pytest.approx(receipt["model"], abs=1e-5)
     assert receipt["address"] == "L0.H0.scores[3, 1]"
     assert receipt["expression"]["op"] == "mul"
     trace = pellucid.trace(pellucid.load(trained), "the fox")
     assert receipt["model"] == float(trace["L0.H0.scores"][3, 1])
-    assert {picture["kind"] for picture in told["pictures"]} == {"matrix", "bars"}
-    listed = found("explain", trained, "the fox", "--all")
-    assert [chapter["id"] for chapter in listed] == IDS
+    assert {picture["kind"] for picture in chapter_json["pictures"]} == {"matrix", "bars"}
+    chapters = found("explain", trained, "the fox", "--all")
+    assert [chapter["id"] for chapter in chapters] == IDS
     assert [c["id"] for c in found("explain", trained, "the fox")["chapters"]] == IDS
 
 
@@ -90,13 +92,13 @@ def test_all_chapters_come_one_after_another(trained: Path, out: Any) -> None:
 def test_a_head_is_taken_away_and_what_changes_is_said(trained: Path, out: Any, found: Any) -> None:
     text = out("explain", trained, "the fox", "--ablate", "L1.H0", "--ablate", "L0.H1=0.5")
     assert "KL(before, after)" in text
-    told = found("explain", trained, "the fox", "--ablate", "L1.H0")
-    assert told["kl"] > 0
+    ablation = found("explain", trained, "the fox", "--ablate", "L1.H0")
+    assert ablation["kl"] > 0
     mean = found("explain", trained, "the fox", "--ablate", "L1.H0=mean")
-    assert 0 < mean["kl"] != told["kl"]
-    same = found("explain", trained, "the fox", "--ablate", "L1.H0=1")
-    assert same["kl"] == pytest.approx(0, abs=1e-12)
-    assert same["before"] == same["after"]
+    assert 0 < mean["kl"] != ablation["kl"]
+    unchanged = found("explain", trained, "the fox", "--ablate", "L1.H0=1")
+    assert unchanged["kl"] == pytest.approx(0, abs=1e-12)
+    assert unchanged["before"] == unchanged["after"]
     chapter = found(
         "explain", trained, "the fox", "--ablate", "L1.H0", "--chapter", "softmax", "--layer", 1
     )
@@ -111,9 +113,9 @@ def test_an_encoder_is_read_where_a_word_is_masked(kinds: dict[str, Path], out: 
         "explain", kinds["encoder"], sentence, "--chapter", "loss"
     ).lower().replace("\n ", "")
     assert "chapters, for --chapter" in out("explain", kinds["encoder"], sentence)
-    everything = out("explain", kinds["encoder"], sentence, "--all", "--layer", 1)
-    assert max(map(len, everything.splitlines())) <= WIDTH
-    assert 'trace["E1.H0.scores"]' in everything
+    printed = out("explain", kinds["encoder"], sentence, "--all", "--layer", 1)
+    assert max(map(len, printed.splitlines())) <= WIDTH
+    assert 'trace["E1.H0.scores"]' in printed
 
 
 def test_an_encoder_decoder_shows_its_three_kinds_of_attention(
@@ -125,11 +127,11 @@ def test_an_encoder_decoder_shows_its_three_kinds_of_attention(
         (("--stack", "encoder"), "E0.H0.weights"),
         (("--cross",), "L0.H0.cross.weights"),
     ):
-        told = found(
+        result = found(
             "explain", run, source, "--target", "a dog runs", "--chapter", "softmax", *words
         )
-        assert told["pictures"][0]["address"] == address
-        assert all(receipt["agrees"] for receipt in told["receipts"])
+        assert result["pictures"][0]["address"] == address
+        assert all(receipt["agrees"] for receipt in result["receipts"])
     loss = found("explain", run, source, "--target", "a dog runs", "--chapter", "loss")
     assert loss["pictures"][0]["pieces"] == ["a", "dog", "runs", "[SEP]"]
     assert "no target was given" in " ".join(out("explain", run, source).split())
@@ -138,9 +140,9 @@ def test_an_encoder_decoder_shows_its_three_kinds_of_attention(
 def test_models_without_logits_show_what_there_is(kinds: dict[str, Path], out: Any) -> None:
     classes = out("explain", kinds["encoder with classes"], "the cat", "--chapter", "probabilities")
     assert "names the class of the whole text" in classes
-    everything = out("explain", kinds["decoder without head"], "the cat", "--all")
-    assert "probabilities: this model has no head" in everything
-    assert "lens: this model has no head" in everything
+    printed = out("explain", kinds["decoder without head"], "the cat", "--all")
+    assert "probabilities: this model has no head" in printed
+    assert "lens: this model has no head" in printed
 
 
 @pytest.mark.parametrize(

@@ -65,10 +65,10 @@ def test_over_training_asks_the_same_at_each_checkpoint(trained: Path, out: Any)
     steps = pellucid.runs.RunFolder(trained).shelf.steps()
     course = json.loads(out("explain", trained, "the fox", "--why", "--over-training", "--json"))
     assert course["steps"] == steps
-    why = pellucid.trace(run, "the fox").why()
-    assert course["differences"][-1] == pytest.approx(why.rivals.difference, abs=1e-6)
+    attribution = pellucid.trace(run, "the fox").why()
+    assert course["differences"][-1] == pytest.approx(attribution.rivals.difference, abs=1e-6)
     first = pellucid.load(trained / "checkpoints" / f"step-{steps[0]}")
-    answer = pellucid.trace(first, "the fox").why(*why.rivals.ids)
+    answer = pellucid.trace(first, "the fox").why(*attribution.rivals.ids)
     assert course["differences"][0] == pytest.approx(answer.rivals.difference, abs=1e-6)
     shares = {part.name: part.share for part in answer.parts}
     for name, row in course["shares"].items():
@@ -77,9 +77,9 @@ def test_over_training_asks_the_same_at_each_checkpoint(trained: Path, out: Any)
 
 
 def test_name_heads_lists_every_head_with_its_scores(trained: Path, out: Any) -> None:
-    named = json.loads(out("explain", trained, "x", "--name-heads", "--json"))
+    result = json.loads(out("explain", trained, "x", "--name-heads", "--json"))
     trace = pellucid.trace(pellucid.load(trained), "the fox")
     heads = {name.removesuffix(".out") for name in trace.addresses() if name.endswith(".out")}
-    assert {head["head"] for head in named["heads"]} == heads
+    assert {head["head"] for head in result["heads"]} == heads
     text = out("explain", trained, "x", "--name-heads")
     assert "held-out text of the run" in text

@@ -147,8 +147,8 @@ def test_bash_completes_a_command(capsys: pytest.CaptureFixture[str]) -> None:
     script = capsys.readouterr().out + (
         "COMP_WORDS=(pellucid expl); COMP_CWORD=1; _shtab_pellucid; echo ${COMPREPLY[@]}\n"
     )
-    done = subprocess.run(["bash"], input=script, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["explain"]
+    process = subprocess.run(["bash"], input=script, capture_output=True, text=True, check=True)
+    assert process.stdout.split() == ["explain"]
 
 
 def test_alone_it_says_how_to_begin(
@@ -227,6 +227,6 @@ def test_python_is_told_once_if_torch_came_before(
 
 def test_the_doctor_says_what_the_machine_is(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert {"processor", "float32", "free memory", "huge pages", "packages"} <= set(found["facts"])
-    assert all(set(one) == {"problem", "remedy"} for one in found["advice"])
+    report = json.loads(capsys.readouterr().out)
+    assert {"processor", "float32", "free memory", "huge pages", "packages"} <= set(report["facts"])
+    assert all(set(hint) == {"problem", "remedy"} for hint in report["advice"])

@@ -28,12 +28,12 @@ TEXTS = ("the cat sat on the mat.", "a dog runs home", "the cat sat")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     place = tmp_path_factory.mktemp("kinds")
     tokenizer = write_bert_tokenizer(place / "tokenizer")
-    made = {kind: write_run(place / kind, kind, tokenizer) for kind in KINDS}
+    runs_by_kind = {kind: write_run(place / kind, kind, tokenizer) for kind in KINDS}
     maskless = write_bert_tokenizer(place / "maskless", masks=False)
-    made["encoder without mask"] = write_run(place / "no mask", "encoder", maskless)
+    runs_by_kind["encoder without mask"] = write_run(place / "no mask", "encoder", maskless)
     (place / "text.txt").write_text(" ".join(TEXTS) * 40, encoding="utf-8")
-    made["text"] = place / "text.txt"
-    return made
+    runs_by_kind["text"] = place / "text.txt"
+    return runs_by_kind
 
 
 # -- what a kind cannot do
@@ -144,9 +144,9 @@ def test_an_encoder_decoder_writes_its_own_text_and_not_the_source(
 def test_a_source_decides_what_is_written_and_neighbours_do_not(
     runs: dict[str, Path], found: Any
 ) -> None:
-    together = found("generate", runs["encoder-decoder"], *TEXTS, "--greedy", *FEW)
-    assert len({tuple(text["ids"]) for text in together}) > 1
-    for text, source in zip(together, TEXTS, strict=True):
+    texts_together = found("generate", runs["encoder-decoder"], *TEXTS, "--greedy", *FEW)
+    assert len({tuple(text["ids"]) for text in texts_together}) > 1
+    for text, source in zip(texts_together, TEXTS, strict=True):
         assert found("generate", runs["encoder-decoder"], source, "--greedy", *FEW) == [text]
 
 
@@ -165,12 +165,12 @@ def test_the_best_texts_are_given_in_order(kind: str, runs: dict[str, Path], fou
     (facts,) = found("generate", runs[kind], "the cat", *FEW, *words, "--logprobs")
     best = facts["best"]
     assert len(best) == 3
-    assert [one["score"] for one in best] == sorted((o["score"] for o in best), reverse=True)
-    for one in best:
-        length = len(one["ids"]) + (one["stopped"] == "end")
-        assert one["score"] == pytest.approx(one["log_p"] / length**0.6)
-        if one["stopped"] == "length":
-            assert one["log_p"] == pytest.approx(sum(one["logprobs"]))
+    assert [beam["score"] for beam in best] == sorted((o["score"] for o in best), reverse=True)
+    for beam in best:
+        length = len(beam["ids"]) + (beam["stopped"] == "end")
+        assert beam["score"] == pytest.approx(beam["log_p"] / length**0.6)
+        if beam["stopped"] == "length":
+            assert beam["log_p"] == pytest.approx(sum(beam["logprobs"]))
 
 
 def test_beams_are_shown_with_what_they_were_ranked_by(runs: dict[str, Path], out: Any) -> None:
@@ -207,7 +207,7 @@ def test_fill_gives_the_likeliest_tokens_at_each_mask(runs: dict[str, Path], fou
     facts = found("fill", runs["encoder"], "the [MASK] sat on the [MASK].", "--top", 3)
     assert [mask["position"] for mask in facts["masks"]] == [2, 6]
     for mask in facts["masks"]:
-        shares = [one["probability"] for one in mask["likeliest"]]
+        shares = [token["probability"] for token in mask["likeliest"]]
         assert len(shares) == 3
         assert shares == sorted(shares, reverse=True)
         assert 0 < sum(shares) <= 1
@@ -217,10 +217,10 @@ def test_fill_gives_the_likeliest_tokens_at_each_mask(runs: dict[str, Path], fou
 def test_fill_says_that_several_masks_are_filled_each_by_itself(
     runs: dict[str, Path], out: Any
 ) -> None:
-    one, two = (out("fill", runs["encoder"], text) for text in (MASKED, f"{MASKED} {MASKED}"))
-    assert "by itself" not in one
-    assert "each mask was filled while the others stayed masked" in two
-    assert len(one.splitlines()) == 5 + 2
+    single, double = (out("fill", runs["encoder"], text) for text in (MASKED, f"{MASKED} {MASKED}"))
+    assert "by itself" not in single
+    assert "each mask was filled while the others stayed masked" in double
+    assert len(single.splitlines()) == 5 + 2
 
 
 @pytest.mark.parametrize(

@@ -42,18 +42,18 @@ def solve(exercise: dict[str, Any]) -> Any:
 
 
 def test_the_list_has_every_lesson_with_its_exercises(found: Any, out: Any) -> None:
-    listed = found("learn", "list")
-    assert [lesson["name"] for lesson in listed["lessons"]] == list(lessons())
-    assert listed["next"] == "text"
-    assert all(len(lesson["exercises"]) >= 3 for lesson in listed["lessons"])
+    lesson_list = found("learn", "list")
+    assert [lesson["name"] for lesson in lesson_list["lessons"]] == list(lessons())
+    assert lesson_list["next"] == "text"
+    assert all(len(lesson["exercises"]) >= 3 for lesson in lesson_list["lessons"])
     assert "softmax" in out("learn", "list")
     assert "next: 1. A model of text: pellucid learn text" in out("learn")
 
 
 def test_equations_of_the_json_give_accepted_answers_and_progress(found: Any, run: Path) -> None:
     lesson = found("learn", "attention", "--run", run)
-    exercises = [each for each in lesson["exercises"] if each["equation"] is not None]
-    answers: dict[str, Any] = {each["id"]: solve(each) for each in exercises}
+    exercises = [exercise for exercise in lesson["exercises"] if exercise["equation"] is not None]
+    answers: dict[str, Any] = {exercise["id"]: solve(exercise) for exercise in exercises}
     answers["quiz-11"] = "c"
     graded = found("learn", "attention", "--run", run, "--answers", write(answers))["answers"]
     assert [name for name, verdict in graded.items() if not verdict["accepted"]] == ["quiz-11"]
@@ -70,7 +70,9 @@ def test_equations_of_the_json_give_accepted_answers_and_progress(found: Any, ru
 def test_exercises_depend_on_the_sentence_and_the_reader(found: Any, run: Path) -> None:
     first = found("learn", "softmax", "--run", run)["exercises"]
     second = found("learn", "softmax", "--run", run, "--sentence", "a fox and")["exercises"]
-    assert [each["operands"] for each in first] != [each["operands"] for each in second]
+    assert [exercise["operands"] for exercise in first] != [
+        exercise["operands"] for exercise in second
+    ]
     new = found("learn", "softmax", "--run", run, "--reader", "new")["exercises"]
     assert 3 <= len(new) <= 6 < len(first)
     assert found("learn", "list")["reader"] == "new"
@@ -164,8 +166,8 @@ def test_the_track_is_written_and_checked(capsys: pytest.CaptureFixture[str]) ->
     capsys.readouterr()
     assert main(["learn", "check", "mine", "--json"]) == 4
     results = json.loads(capsys.readouterr().out)
-    assert [each["passed"] for each in results] == [False] * 16
-    messages = [each["message"] for each in results]
+    assert [check_result["passed"] for check_result in results] == [False] * 16
+    messages = [check_result["message"] for check_result in results]
     assert messages[4] == "to do: mean and variance over the last axis, with keepdim=True"
     assert "is missing" in messages[14]
     assert messages[15].startswith("to do: a gap in ")

@@ -42,25 +42,25 @@ def test_diagnose_prove_prints_the_table_and_what_to_do(wrong: Path, out: Any) -
 
 
 def test_diagnose_prove_gives_one_json_document(wrong: Path, found: Any) -> None:
-    told = found("diagnose", wrong, "--prove", "--prove-out", wrong.parent / "f.toml", *QUICK)
-    (trial,) = told["proof"]["trials"]
+    result = found("diagnose", wrong, "--prove", "--prove-out", wrong.parent / "f.toml", *QUICK)
+    (trial,) = result["proof"]["trials"]
     assert trial["codes"] == ["ARC001"]
     assert len(trial["pairs"]) == 2
     assert trial["verdict"] in ("helped", "mixed", "no difference", "harmed", "not finite")
-    assert (told["proof"]["config"] is not None) == (wrong.parent / "f.toml").exists()
+    assert (result["proof"]["config"] is not None) == (wrong.parent / "f.toml").exists()
 
 
 def test_alarm_is_given_once_a_sign_stays_sick() -> None:
     alarm = Alarm(Interrupts())
 
-    def tell(step: int, word: str) -> None:
+    def observe(step: int, word: str) -> None:
         alarm(Vitals(step=step, signs=(("loss.rise", 2, 9.0, word, step, ""),), rows=()))
 
     for step, word in ((1, "sick"), (2, "sick"), (2, "sick"), (3, "calm"), (4, "sick")):
-        tell(step, word)
+        observe(step, word)
     assert not alarm.interrupts.asked
-    tell(5, "sick")
-    tell(6, "sick")
+    observe(5, "sick")
+    observe(6, "sick")
     assert alarm.interrupts.asked
     assert alarm.reason == "loss.rise stays sick (9) at update 6"
     alarm = Alarm(Interrupts())
@@ -80,11 +80,11 @@ def test_run_with_an_alarm_goes_on_as_it_was_where_nobody_can_be_asked(
     words = ["train", text, "--out", tmp_path / "run", "--steps", "12", "--json"]
     words += ["--prove-on-alarm", *QUICK, *settings]
     assert main([str(word) for word in words]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["step"] == 12
-    assert "stays sick" in told["alarm"]
-    assert told["findings"][0]["code"] == "ARC001"
-    assert told["proof"]["trials"][0]["codes"] == ["ARC001"]
+    result = json.loads(capsys.readouterr().out)
+    assert result["step"] == 12
+    assert "stays sick" in result["alarm"]
+    assert result["findings"][0]["code"] == "ARC001"
+    assert result["proof"]["trials"][0]["codes"] == ["ARC001"]
 
 
 def test_alarm_without_signs_is_refused(refused: Any) -> None:
@@ -92,8 +92,8 @@ def test_alarm_without_signs_is_refused(refused: Any) -> None:
 
 
 def test_resume_with_a_config_asks_for_a_folder_too(wrong: Path, refused: Any) -> None:
-    said = refused("train", "--resume", wrong, "--config", wrong / "config.toml")
-    assert "give both --config and --out" in said
+    message = refused("train", "--resume", wrong, "--config", wrong / "config.toml")
+    assert "give both --config and --out" in message
 
 
 def test_resume_under_another_config_goes_on_in_another_folder(wrong: Path, found: Any) -> None:
@@ -105,7 +105,7 @@ def test_resume_under_another_config_goes_on_in_another_folder(wrong: Path, foun
     )
     step = wrong / "checkpoints" / "step-4"
     new = wrong.parent / "new"
-    told = found("train", "--resume", step, "--config", config, "--out", new)
-    assert told["step"] == 6
-    assert told["run"] == str(new)
+    result = found("train", "--resume", step, "--config", config, "--out", new)
+    assert result["step"] == 6
+    assert result["run"] == str(new)
     assert (wrong / "metrics.jsonl").read_bytes() == before

@@ -45,14 +45,14 @@ def test_every_command_ends_on_a_signal_with_its_code_and_clears_up(
         finally:
             left.clear()
 
-    before = [signal.getsignal(each) for each in CODES]
+    before = [signal.getsignal(number) for number in CODES]
     monkeypatch.setattr(import_module(f"pellucid.cli.verbs.{verb}"), "call", work)
     assert main(VERBS[verb]) == CODES[number]
     assert left == []
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith(f"stopped by {number.name} at once")
-    assert [signal.getsignal(each) for each in CODES] == before
+    printed, errors = capsys.readouterr()
+    assert printed == ""
+    assert errors.startswith(f"stopped by {number.name} at once")
+    assert [signal.getsignal(number) for number in CODES] == before
 
 
 #: A process as the command line starts it, that sends itself signals at a chosen moment.
@@ -98,8 +98,10 @@ pellucid.cli.verbs.course.equations.call = pellucid.cli.main.say_error = send
 
 def ended(number: int, moment: str) -> tuple[int, str]:
     code = MOMENT.format(number=int(number), moment=moment)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    return done.returncode, done.stderr
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60
+    )
+    return process.returncode, process.stderr
 
 
 @pytest.mark.parametrize("number", CODES)
@@ -107,9 +109,9 @@ def ended(number: int, moment: str) -> tuple[int, str]:
 def test_a_signal_at_any_moment_has_its_code_and_no_traceback(
     moment: str, number: signal.Signals
 ) -> None:
-    code, told = ended(number, MOMENTS[moment])
+    code, message = ended(number, MOMENTS[moment])
     assert code == CODES[number]
-    assert told == f"stopped by {number.name} at once\n"
+    assert message == f"stopped by {number.name} at once\n"
 
 
 @pytest.mark.parametrize("number", CODES)
@@ -151,12 +153,12 @@ def test_an_export_that_is_ended_leaves_nothing_behind(
 ) -> None:
     from pellucid.checkpoints import write_folder
 
-    def export(run: str, out: str) -> None:
+    def export(run: str, target: str) -> None:
         def write(partial: Path) -> None:
             (partial / "model.safetensors").write_text("half of it")
             os.kill(os.getpid(), signal.SIGTERM)
 
-        write_folder(Path(out), ["model.safetensors"], write)
+        write_folder(Path(target), ["model.safetensors"], write)
 
     monkeypatch.setattr("pellucid.runs.export_run", export)
     assert main(["export", str(trained), str(tmp_path / "published")]) == 143
@@ -198,19 +200,19 @@ def test_a_terminal_that_is_closed_ends_a_training_saved(tmp_path: Path) -> None
     import pty
     import termios
 
-    ours, theirs = pty.openpty()
+    terminal, child_end = pty.openpty()
     process = subprocess.Popen(
         training(tmp_path, "--steps", "100000"),
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
+        stdin=child_end,
+        stdout=child_end,
+        stderr=child_end,
         start_new_session=True,
         preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
     )
-    os.close(theirs)
+    os.close(child_end)
     while not (tmp_path / "run" / "checkpoints" / "latest").exists():
-        assert os.read(ours, 65_536), "it ended by itself"
-    os.close(ours)  # the window is closed
+        assert os.read(terminal, 65_536), "it ended by itself"
+    os.close(terminal)  # the window is closed
     assert process.wait(timeout=120) == 129
     shelf = RunFolder(tmp_path / "run").shelf
     assert shelf.latest() == shelf.path(shelf.steps()[-1])

@@ -14,24 +14,24 @@ from pellucid.textbook import QUESTIONS
 
 def test_equations_lists_every_topic_and_shows_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["equations"]) == 0
-    listed = capsys.readouterr().out
-    assert "\ndivergences\n" in listed
-    assert "  kl_divergence " in listed
+    topics_page = capsys.readouterr().out
+    assert "\ndivergences\n" in topics_page
+    assert "  kl_divergence " in topics_page
     assert main(["equations", "softmax"]) == 0
-    shown = capsys.readouterr().out
+    topic_page = capsys.readouterr().out
     for word in ("formula   p_i = exp(x_i / T)", "gradient", "shapes", "fails", "source", "Bridle"):
-        assert word in shown
-    assert "[0.9932 0.0067 0.0001]" in shown
+        assert word in topic_page
+    assert "[0.9932 0.0067 0.0001]" in topic_page
 
 
 def test_an_entry_as_json_has_its_parts_and_computed_numbers(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["equations", "perplexity", "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert said["name"] == "perplexity"
-    assert said["formula"] == "PPL = exp(nats) = 2^bits"
-    assert said["examples"][0]["value"] == pytest.approx(3.0)
+    entry = json.loads(capsys.readouterr().out)
+    assert entry["name"] == "perplexity"
+    assert entry["formula"] == "PPL = exp(nats) = 2^bits"
+    assert entry["examples"][0]["value"] == pytest.approx(3.0)
 
 
 def test_a_name_of_no_thing_is_answered_and_is_no_error(
@@ -53,10 +53,10 @@ def test_quiz_on_a_pipe_prints_questions_answers_and_proofs_without_waiting(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["quiz"]) == 0
-    said = capsys.readouterr().out
+    printed = capsys.readouterr().out
     for number, question in enumerate(QUESTIONS, 1):
-        assert f"{number}. {question.text}"[:60] in said
-    assert said.count("true\n") >= len(QUESTIONS)
+        assert f"{number}. {question.text}"[:60] in printed
+    assert printed.count("true\n") >= len(QUESTIONS)
 
 
 def test_quiz_on_a_terminal_hides_the_answer_until_a_key(
@@ -72,21 +72,21 @@ def test_quiz_on_a_terminal_hides_the_answer_until_a_key(
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     assert main(["quiz"]) == 0
-    asked, answered = before
-    assert QUESTIONS[0].text in asked
-    assert "true" not in asked
-    assert "true" in answered
-    assert QUESTIONS[1].text not in answered
+    question_screen, answer_screen = before
+    assert QUESTIONS[0].text in question_screen
+    assert "true" not in question_screen
+    assert "true" in answer_screen
+    assert QUESTIONS[1].text not in answer_screen
 
 
 def test_the_quiz_as_json_says_whether_each_statement_holds(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["quiz", "4", "--json"]) == 0
-    (said,) = json.loads(capsys.readouterr().out)
-    assert said["number"] == 4
-    assert said["holds"]["value"] is True
-    assert said["proof"][1]["value"] == "inf"
+    (statement,) = json.loads(capsys.readouterr().out)
+    assert statement["number"] == 4
+    assert statement["holds"]["value"] is True
+    assert statement["proof"][1]["value"] == "inf"
 
 
 @pytest.mark.parametrize("width", [60, 80])

@@ -25,13 +25,13 @@ def page(tmp_path: Path) -> str:
 def test_trained_tokenizer_is_the_one_that_is_reported(
     kind: str, page: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = str(tmp_path / "t.json")
-    words = ["tokenizer", "train", page, "--kind", kind, "--vocab-size", "270", "--out", out]
+    file = str(tmp_path / "t.json")
+    words = ["tokenizer", "train", page, "--kind", kind, "--vocab-size", "270", "--out", file]
     assert main([*words, "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    tokenizer = Tokenizer.load(Path(out))
-    assert said["sha256"] == tokenizer.sha256
-    assert said["tokens"] == len(tokenizer.encode(Path(page).read_text("utf-8")))
+    report = json.loads(capsys.readouterr().out)
+    tokenizer = Tokenizer.load(Path(file))
+    assert report["sha256"] == tokenizer.sha256
+    assert report["tokens"] == len(tokenizer.encode(Path(page).read_text("utf-8")))
     assert main(words) == 2
     assert "is there already: name another file" in " ".join(capsys.readouterr().err.split())
 
@@ -39,40 +39,40 @@ def test_trained_tokenizer_is_the_one_that_is_reported(
 def test_show_gives_ids_bytes_and_merges(
     page: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = str(tmp_path / "t.json")
-    assert main(["tokenizer", "train", page, "--vocab-size", "300", "--out", out]) == 0
+    file = str(tmp_path / "t.json")
+    assert main(["tokenizer", "train", page, "--vocab-size", "300", "--out", file]) == 0
     capsys.readouterr()
     text = "The cat é"
-    assert main(["tokenizer", "show", text, "--tokenizer", out, "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    raw = bytes.fromhex("".join(token["bytes"] for token in said["tokens"]))
-    assert raw.decode() == said["decoded"] == text
-    assert said["round_trip"]
-    assert said["merges"][0]["steps"][-1]["symbols"] == ["The"]
-    assert main(["tokenizer", "show", text, "--tokenizer", out]) == 0
-    shown = capsys.readouterr().out
-    assert "54 68 65" in shown
-    assert max(map(len, shown.splitlines())) <= 80
+    assert main(["tokenizer", "show", text, "--tokenizer", file, "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    raw = bytes.fromhex("".join(token["bytes"] for token in report["tokens"]))
+    assert raw.decode() == report["decoded"] == text
+    assert report["round_trip"]
+    assert report["merges"][0]["steps"][-1]["symbols"] == ["The"]
+    assert main(["tokenizer", "show", text, "--tokenizer", file]) == 0
+    printed = capsys.readouterr().out
+    assert "54 68 65" in printed
+    assert max(map(len, printed.splitlines())) <= 80
 
 
 def test_show_reads_the_tokenizer_of_a_run(
     trained: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["tokenizer", "show", "hé", "--tokenizer", str(trained), "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert [token["bytes"] for token in said["tokens"]] == ["68", "c3", "a9"]
+    report = json.loads(capsys.readouterr().out)
+    assert [token["bytes"] for token in report["tokens"]] == ["68", "c3", "a9"]
 
 
 def test_show_says_what_does_not_come_back(
     page: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = str(tmp_path / "t.json")
-    words = ["--kind", "wordpiece", "--vocab-size", "90", "--lowercase", "--out", out]
+    file = str(tmp_path / "t.json")
+    words = ["--kind", "wordpiece", "--vocab-size", "90", "--lowercase", "--out", file]
     assert main(["tokenizer", "train", page, *words]) == 0
-    assert main(["tokenizer", "show", "The  cat ж", "--tokenizer", out]) == 0
-    shown = capsys.readouterr().out
-    assert "changed by a round trip: 'the cat'" in shown
-    assert "unknown" in shown
+    assert main(["tokenizer", "show", "The  cat ж", "--tokenizer", file]) == 0
+    printed = capsys.readouterr().out
+    assert "changed by a round trip: 'the cat'" in printed
+    assert "unknown" in printed
 
 
 def test_compare_marks_what_cannot_be_compared(
@@ -87,9 +87,9 @@ def test_compare_marks_what_cannot_be_compared(
     assert rows["byte-pairs"]["tokens"] < rows["bytes"]["tokens"]
     assert rows["words"]["unknown"] > 0
     assert main(["tokenizer", "compare", page, "--vocab-size", "300"]) == 0
-    shown = capsys.readouterr().out
-    assert "lower-cased" in shown
-    assert max(map(len, shown.splitlines())) <= 80
+    printed = capsys.readouterr().out
+    assert "lower-cased" in printed
+    assert max(map(len, printed.splitlines())) <= 80
 
 
 def test_vocabulary_that_is_too_small_is_refused(
@@ -136,14 +136,14 @@ def test_compare_takes_tokenizers_from_elsewhere_and_marks_them_too(
     assert bert["unknown"] > 0
     assert bert["lowercased"]
     assert main(words) == 0
-    shown = capsys.readouterr().out
+    printed = capsys.readouterr().out
     assert any(
         line.startswith("file 1 ") and line.endswith("unknown, lower-cased")
-        for line in shown.splitlines()
+        for line in printed.splitlines()
     )
     for number, path in enumerate(foreign, 1):
-        assert f"file {number}  {path}" in shown
-    assert max(len(line) for line in shown.splitlines() if "/" not in line) <= 80
+        assert f"file {number}  {path}" in printed
+    assert max(len(line) for line in printed.splitlines() if "/" not in line) <= 80
 
 
 def test_compare_refuses_a_tokenizer_that_is_none_before_it_reads_anything(
@@ -159,16 +159,16 @@ def test_compare_refuses_a_tokenizer_that_is_none_before_it_reads_anything(
 def test_rows_of_a_table_are_taken_as_in_training(
     action: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    table, out = tmp_path / "a.jsonl", tmp_path / "t.json"
+    table, file = tmp_path / "a.jsonl", tmp_path / "t.json"
     rows = (json.dumps({"id": i, "text": f"{TEXT[i:]}"}) for i in range(20))
     table.write_text("\n".join(rows), encoding="utf-8")
     words = ["tokenizer", action, str(table), "--vocab-size", "270"]
-    words += ["--out", str(out)] if action == "train" else []
+    words += ["--out", str(file)] if action == "train" else []
     assert main(words) == 2
     assert "--field" in capsys.readouterr().err
     assert main([*words, "--field", "text", "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    measured = said if action == "train" else said["byte-pairs"]
+    report = json.loads(capsys.readouterr().out)
+    measured = report if action == "train" else report["byte-pairs"]
     assert measured["documents"] == (20 if action == "train" else 2)
 
 
@@ -178,9 +178,9 @@ def test_bytes_of_a_piece_that_goes_on_a_word_are_those_of_the_text(
     vocabulary = tmp_path / "vocab.txt"
     vocabulary.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nca\n##t\n", encoding="utf-8")
     assert main(["tokenizer", "show", "cat", "--tokenizer", str(vocabulary), "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert [token["token"] for token in said["tokens"]] == ["ca", "##t"]
-    assert [token["bytes"] for token in said["tokens"]] == ["63 61", "74"]
+    report = json.loads(capsys.readouterr().out)
+    assert [token["token"] for token in report["tokens"]] == ["ca", "##t"]
+    assert [token["bytes"] for token in report["tokens"]] == ["63 61", "74"]
 
 
 def test_score_says_that_the_tokenizer_changed_the_text(
@@ -189,9 +189,9 @@ def test_score_says_that_the_tokenizer_changed_the_text(
     kind = 'text.tokenizer={kind = "WordPiece", vocab_size = 60, lowercase = false}'
     train_tiny(tmp_path / "run", steps=1, settings=[kind])
     words = ["score", str(tmp_path / "run")]
-    for text, changed in (("the cat", False), ("the  cat", True)):
+    for text, is_changed in (("the cat", False), ("the  cat", True)):
         capsys.readouterr()
         assert main([*words, text, "--json"]) == 0
-        assert json.loads(capsys.readouterr().out)["changed"] is changed
+        assert json.loads(capsys.readouterr().out)["changed"] is is_changed
         assert main([*words, text]) == 0
-        assert ("does not come back" in capsys.readouterr().out) is changed
+        assert ("does not come back" in capsys.readouterr().out) is is_changed

@@ -14,13 +14,13 @@ def ended(word: str) -> Any:
 
 
 def test_a_sick_run_ends_with_the_commands_that_say_why() -> None:
-    said = "\n".join(describe_vitals(ended("sick"), "runs/a"))
-    assert "softmax is sick" in said
-    assert "pellucid diagnose runs/a\n" in said
-    assert "pellucid vitals runs/a --why" in said
+    text = "\n".join(describe_vitals(ended("sick"), "runs/a"))
+    assert "softmax is sick" in text
+    assert "pellucid diagnose runs/a\n" in text
+    assert "pellucid vitals runs/a --why" in text
 
 
 def test_a_calm_run_ends_with_no_call_to_a_diagnosis() -> None:
-    said = "\n".join(describe_vitals(ended("calm"), "runs/a"))
-    assert "calm throughout" in said
-    assert "diagnose" not in said
+    text = "\n".join(describe_vitals(ended("calm"), "runs/a"))
+    assert "calm throughout" in text
+    assert "diagnose" not in text

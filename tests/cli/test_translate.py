@@ -35,10 +35,10 @@ def said_after(run: runs.Run, sentence: str, capsys: pytest.CaptureFixture[str])
 def test_one_text_comes_after_another(run: runs.Run, out: Any, found: Any) -> None:
     texts = ["abc", "de"]
     facts = found("translate", run.folder, *texts, "--beams", 2, "--max-new-tokens", 5)
-    assert [each["source"] for each in facts] == texts
+    assert [translation["source"] for translation in facts] == texts
     lines = out("translate", run.folder, *texts, "--beams", 2, "--max-new-tokens", 5)
-    for each in facts:
-        assert each["best"][0]["text"] in lines
+    for translation in facts:
+        assert translation["best"][0]["text"] in lines
 
 
 def test_a_text_may_come_through_a_pipe(
@@ -54,9 +54,9 @@ def test_what_cannot_be_translated_is_refused(run: runs.Run, tmp_path: Path, ref
     assert "n_beams must be at least 1" in refused("translate", run.folder, "abc", "--beams", 0)
     assert "max_new_tokens" in refused("translate", run.folder, "abc", "--max-new-tokens", 0)
     train_tiny(tmp_path / "decoder", steps=1)
-    said = refused("translate", tmp_path / "decoder", "abc")
-    assert "is a run of a decoder" in said
-    assert "--objective seq2seq" in said
+    message = refused("translate", tmp_path / "decoder", "abc")
+    assert "is a run of a decoder" in message
+    assert "--objective seq2seq" in message
 
 
 def test_a_short_source_can_be_typed_and_a_page_of_text_is_not_shown(
@@ -73,17 +73,17 @@ def test_a_short_source_can_be_typed_and_a_page_of_text_is_not_shown(
 def test_spans_are_shown_by_their_names_and_lead_to_pairs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shown: list[Sampled] = []
+    samples: list[Sampled] = []
     run = pellucid.train(
         [write_text(tmp_path)],
         objective="span-corruption",
         out=tmp_path / "run",
         steps=1,
         settings=[*TINY_PAIR, "text.tokenizer=Bytes", "model.context_length=64"],
-        observers=[lambda event: shown.append(event) if isinstance(event, Sampled) else None],
+        observers=[lambda event: samples.append(event) if isinstance(event, Sampled) else None],
         show=False,
     )
-    assert "<extra_id_0>" in shown[0].sentence
-    assert len(shown[0].sentence) < 120
-    said = said_after(run, shown[0].sentence, capsys)
-    assert f"pellucid train --objective seq2seq --from {run.folder} PATH" in said
+    assert "<extra_id_0>" in samples[0].sentence
+    assert len(samples[0].sentence) < 120
+    printed = said_after(run, samples[0].sentence, capsys)
+    assert f"pellucid train --objective seq2seq --from {run.folder} PATH" in printed

@@ -146,17 +146,17 @@ def test_whatever_stops_a_command_every_byte_of_the_users_is_still_there(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    beside = place / "out" if is_there else place
+    folder_of_out = place / "out" if is_there else place
     for name in ("notes.partial", "out.partial/config.toml", "out.2.partial", "out.old.partial"):
         put(place, name)
     if is_there:
-        beside.mkdir()
+        folder_of_out.mkdir()
     before = tree(place)
     for end in ENDS.values():
         added = dict[str, bytes]()
 
         def stop(*_: object, end: BaseException = end, added: Tree = added, **__: object) -> None:
-            (unfinished,) = (path.parent for path in beside.glob("*/.pellucid-unfinished"))
+            (unfinished,) = (path.parent for path in folder_of_out.glob("*/.pellucid-unfinished"))
             for name in ("notes.txt", "text/notes.txt", "checkpoints/step-0/notes.txt"):
                 put(unfinished, name)
                 file = unfinished / name
@@ -169,14 +169,14 @@ def test_whatever_stops_a_command_every_byte_of_the_users_is_still_there(
             with contextlib.suppress(RuntimeError):
                 code = main(COMMANDS[command])
         assert code == {"Ctrl-C": 130, "bug": 1}.get(
-            next(name for name, each in ENDS.items() if each is end), 2
+            next(name for name, one_end in ENDS.items() if one_end is end), 2
         )
         assert added
         assert tree(place) == before | added
         capsys.readouterr()
         for name in added:
             (place / name).unlink()
-        for folder in sorted(beside.glob("**/"), reverse=True):
+        for folder in sorted(folder_of_out.glob("**/"), reverse=True):
             if not any(folder.iterdir()) and folder != place / "out":
                 folder.rmdir()
 
@@ -228,10 +228,10 @@ def test_a_process_that_is_ended_leaves_the_users_files_and_can_be_begun_again(
 ) -> None:
     put(place, "out.partial")
     child = _train_in_a_child(place, moment)
-    until = time.monotonic() + 120
+    deadline = time.monotonic() + 120
     while not (place / "waiting").exists():
         assert os.waitpid(child, os.WNOHANG) == (0, 0)
-        assert time.monotonic() < until
+        assert time.monotonic() < deadline
         time.sleep(0.01)
     (place / "waiting").unlink()
     os.kill(child, getattr(signal, end))
@@ -259,16 +259,20 @@ def test_checkpoints_that_go_take_nothing_of_the_users_with_them(
     Shelf(place / "other").save(6, state, best=False, keep=9)
     shutil.copytree(place / "other" / "step-6", run.shelf.path(6))
     before = tree(run.shelf.folder)
-    own = {f"step-{first}/{file}" for file in os.listdir(trained / "checkpoints" / f"step-{first}")}
+    own_files = {
+        f"step-{first}/{file}" for file in os.listdir(trained / "checkpoints" / f"step-{first}")
+    }
     for step in range(last + 1, last + 5):
         run.shelf.save(step, state, best=False, keep=1)
     after = tree(run.shelf.folder)
-    gone = {name for name in before if name not in after}
-    assert gone
-    assert gone <= {name for name in before if name.startswith(("step-8/", "step-12/"))} | own
+    deleted = {name for name in before if name not in after}
+    assert deleted
+    assert (
+        deleted <= {name for name in before if name.startswith(("step-8/", "step-12/"))} | own_files
+    )
     assert f"step-{first}/notes.txt" in after
-    kept = before.keys() - gone - {"latest", "best", "run-id"}
-    assert {name: after[name] for name in kept} == {name: before[name] for name in kept}
+    remaining = before.keys() - deleted - {"latest", "best", "run-id"}
+    assert {name: after[name] for name in remaining} == {name: before[name] for name in remaining}
 
 
 def test_a_folder_of_the_users_where_a_checkpoint_goes_is_kept(place: Path) -> None:
@@ -303,7 +307,7 @@ OUTPUTS: dict[str, tuple[str, list[str], bool]] = {
 def test_a_file_that_pellucid_did_not_write_is_refused(
     command: str, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    name, words, again = OUTPUTS[command]
+    name, words, may_replace = OUTPUTS[command]
     for other in (f"{name}.partial", f"{name}.2.partial/content", "tokenizer_config.json"):
         put(place, other)
     put(place, name)
@@ -313,9 +317,9 @@ def test_a_file_that_pellucid_did_not_write_is_refused(
     assert tree(place) == before
     (place / name).unlink()
     assert main(words) == 0
-    written = (place / name).read_bytes()
-    assert main(words) == (0 if again else 2)
-    assert (place / name).read_bytes()[:1000] == written[:1000]
+    content = (place / name).read_bytes()
+    assert main(words) == (0 if may_replace else 2)
+    assert (place / name).read_bytes()[:1000] == content[:1000]
     assert {other: tree(place)[other] for other in before if other != name} == {
         other: before[other] for other in before if other != name
     }

@@ -63,21 +63,23 @@ def rows_of(chapter: Chapter, title: str) -> dict[str, float]:
 
 @pytest.mark.parametrize("name", ["preset qwen3-0.6b", "latent", "pair original", "experts"])
 def test_the_chain_is_closed_through_every_adapted_layer(name: str) -> None:
-    found = traced(adapted(name))
-    checked = audit(found, backward=name != "pair original")
+    text_trace = traced(adapted(name))
+    checked = audit(text_trace, backward=name != "pair original")
     assert checked.agrees, checked.differing
     kinds = {kind.address for kind in checked.kinds}
     parts = {part.partition(".")[2] for part in kinds if part.endswith(".lora_down")}
     assert {"attention.query.lora_down", "attention.output.lora_down"} <= parts
     assert ("cross_attention.key.lora_down" in parts) == (name == "pair original")
     assert ("feed_forward.down.lora_down" in parts) == (name != "experts")
-    assert all("nothing is computed" in why or "gradient is" in why for _, why in checked.ends)
+    assert all(
+        "nothing is computed" in reason or "gradient is" in reason for _, reason in checked.ends
+    )
 
 
 def test_the_products_and_their_gradients_are_those_of_torch() -> None:
     model = adapted()
-    found, layer = traced(model), query_of(model)
-    x, g = found["L1.attention.in"], found["L1.attention.query.grad"]
+    text_trace, layer = traced(model), query_of(model)
+    x, g = text_trace["L1.attention.in"], text_trace["L1.attention.query.grad"]
     down, up = layer.lora_down.detach(), layer.lora_up.detach()
     base, down_x = F.linear(x, layer.weight.detach()), x @ down.T
     for part, expected in (
@@ -88,12 +90,14 @@ def test_the_products_and_their_gradients_are_those_of_torch() -> None:
         ("lora_up.grad", SCALE * g),
         ("lora_down.grad", SCALE * g @ up),
     ):
-        torch.testing.assert_close(found[f"L1.attention.query.{part}"], expected)
-    torch.testing.assert_close(found["L1.attention.query"], base + SCALE * down_x @ up.T)
-    expected_grads = gradients_by_torch(found)
+        torch.testing.assert_close(text_trace[f"L1.attention.query.{part}"], expected)
+    torch.testing.assert_close(text_trace["L1.attention.query"], base + SCALE * down_x @ up.T)
+    expected_grads = gradients_by_torch(text_trace)
     for part in ("lora_down", "lora_up"):
-        torch.testing.assert_close(found[f"{QUERY}.{part}.grad"], expected_grads[f"{QUERY}.{part}"])
-    receipt = found.receipt("L1.attention.query[4, 3]")
+        torch.testing.assert_close(
+            text_trace[f"{QUERY}.{part}.grad"], expected_grads[f"{QUERY}.{part}"]
+        )
+    receipt = text_trace.receipt("L1.attention.query[4, 3]")
     assert [operand.address for operand in receipt.operands] == [
         "L1.attention.query.base[4, 3]",
         "L1.attention.query.lora_up[4, 3]",
@@ -116,20 +120,20 @@ def test_a_merged_update_is_in_the_weight_and_the_weight_has_a_receipt() -> None
     model = adapted()
     folded, original = query_of(model).folded(), query_of(model).weight.detach().clone()
     merge(model)
-    found = traced(model)
-    torch.testing.assert_close(found[f"{QUERY}.weight"], folded)
-    check = check_address(found, f"{QUERY}.weight")
+    text_trace = traced(model)
+    torch.testing.assert_close(text_trace[f"{QUERY}.weight"], folded)
+    check = check_address(text_trace, f"{QUERY}.weight")
     assert check.agrees
     assert check.numbers == folded.numel()
-    assert torch.equal(found[f"{QUERY}.unmerged_weight"], original)
-    assert audit(found, backward=False).agrees
-    assert not [at for at in found.addresses() if "lora" in at]
-    chapter = build_chapter(found, "qkv", Place(layer=1, token=2))
+    assert torch.equal(text_trace[f"{QUERY}.unmerged_weight"], original)
+    assert audit(text_trace, backward=False).agrees
+    assert not [address for address in text_trace.addresses() if "lora" in address]
+    chapter = build_chapter(text_trace, "qkv", Place(layer=1, token=2))
     assert any("attention.query is merged" in note for note in chapter.notes)
     assert f"{QUERY}.weight[0, 0]" in [receipt.address for receipt in chapter.receipts]
     assert all(receipt.agrees for receipt in chapter.receipts)
     query_of(model).weight.data[2, 1] += 1e-3
-    difference = check_address(found, f"{QUERY}.weight").worst
+    difference = check_address(text_trace, f"{QUERY}.weight").worst
     assert difference is not None
     assert difference.address == f"{QUERY}.weight[2, 1]"
 
@@ -141,11 +145,13 @@ def test_an_update_that_is_switched_off_is_not_shown(is_merged: bool) -> None:
     if is_merged:
         merge(model)
     with without_adapters(model):
-        found = traced(model)
-        torch.testing.assert_close(found["L1.attention.query"], found["L1.attention.in"] @ base.T)
-        assert audit(found, backward=False).agrees
-        assert not [at for at in found.addresses() if "lora" in at]
-        chapter = build_chapter(found, "qkv", Place(layer=1, token=2))
+        text_trace = traced(model)
+        torch.testing.assert_close(
+            text_trace["L1.attention.query"], text_trace["L1.attention.in"] @ base.T
+        )
+        assert audit(text_trace, backward=False).agrees
+        assert not [address for address in text_trace.addresses() if "lora" in address]
+        chapter = build_chapter(text_trace, "qkv", Place(layer=1, token=2))
     assert any("attention.query is switched off" in note for note in chapter.notes)
     assert not rows_of(chapter, "LoRA")
 
@@ -160,11 +166,11 @@ def test_an_update_that_is_switched_off_is_not_shown(is_merged: bool) -> None:
 def test_a_chapter_shows_the_parts_of_an_adapted_layer_and_their_sum(
     name: str, part: str, output: str
 ) -> None:
-    found = traced(adapted(targets=(f"*.{part}",)))
-    chapter = build_chapter(found, name, Place(layer=1, token=4, head=0, feature=3))
+    text_trace = traced(adapted(targets=(f"*.{part}",)))
+    chapter = build_chapter(text_trace, name, Place(layer=1, token=4, head=0, feature=3))
     rows = rows_of(chapter, f"LoRA on L1.{part}: feature 3")
     assert rows["base"] + rows["scale"] * rows["up (down x)"] == pytest.approx(rows["output"])
-    assert rows["output"] == pytest.approx(float(found[f"L1.{output}"][4, 3]), rel=1e-8)
+    assert rows["output"] == pytest.approx(float(text_trace[f"L1.{output}"][4, 3]), rel=1e-8)
     assert rows["term 0"] + rows["term 1"] == pytest.approx(rows["up (down x)"], rel=1e-8)
     assert rows["scale"] == SCALE
     assert all(receipt.agrees for receipt in chapter.receipts)
@@ -187,9 +193,9 @@ def test_the_update_of_down_and_up_is_the_one_of_the_run(trained: Path, tmp_path
         settings=pace,
     )
     run = pellucid.load(folder)
-    found = trace(run, "the fox")
+    text_trace = trace(run, "the fox")
     model = copy.deepcopy(run.model).eval()
-    loss = plain_loss(model(found.ids[None])[0], found.ids)
+    loss = plain_loss(model(text_trace.ids[None])[0], text_trace.ids)
     loss.backward()
     optimiser = assemble_optimiser(run.config.optimiser, model.named_parameters())
     optimiser.load_state_tensors(load_optimiser(run.checkpoint)[0])
@@ -203,10 +209,10 @@ def test_the_update_of_down_and_up_is_the_one_of_the_run(trained: Path, tmp_path
     expected = dict(model.named_parameters())
     for part in ("lora_down", "lora_up"):
         weight = f"{QUERY}.{part}"
-        torch.testing.assert_close(found[f"{weight}.next"], expected[weight].detach())
-        assert not torch.equal(found[f"{weight}.next"], found[weight])
+        torch.testing.assert_close(text_trace[f"{weight}.next"], expected[weight].detach())
+        assert not torch.equal(text_trace[f"{weight}.next"], text_trace[weight])
         place = Place(layer=1, token=3, weight=f"attention.query.{part}", row=1, column=1)
-        chapter = build_chapter(found, "update", place)
+        chapter = build_chapter(text_trace, "update", place)
         assert f"{weight}[1, 1]" in chapter.sentence
         assert rows_of(chapter, "LoRA on L1.attention.query")["scale"] > 0
         assert all(receipt.agrees for receipt in chapter.receipts)
@@ -221,9 +227,11 @@ def test_a_new_update_says_why_down_gets_no_gradient() -> None:
     model = build(BASE)
     lora = config.LoRA(rank=2, alpha=4.0, dropout=0.0, targets=("*.query",))
     assemble_trained(model, lora, seed=0)
-    found = traced(model)
-    assert not found[f"{QUERY}.lora_down.grad"].any()
-    chapter = build_chapter(found, "update", Place(layer=1, weight="attention.query.lora_down"))
+    text_trace = traced(model)
+    assert not text_trace[f"{QUERY}.lora_down.grad"].any()
+    chapter = build_chapter(
+        text_trace, "update", Place(layer=1, weight="attention.query.lora_down")
+    )
     assert any("nothing comes back to down" in note for note in chapter.notes)
-    up = build_chapter(found, "update", Place(layer=1, weight="attention.query.lora_up"))
+    up = build_chapter(text_trace, "update", Place(layer=1, weight="attention.query.lora_up"))
     assert not any("nothing comes back to down" in note for note in up.notes)

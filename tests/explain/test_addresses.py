@@ -28,7 +28,7 @@ def test_every_row_has_all_four_or_says_why_not() -> None:
 
 
 def test_receipts_of_gradients_and_of_a_step_have_addresses_too() -> None:
-    found = traced(build(TWINS["gpt2"]))  # its table is tied
+    text_trace = traced(build(TWINS["gpt2"]))  # its table is tied
     weight = "decoder.blocks.0.feed_forward.up.weight"
     for address in (
         "grad_norm",
@@ -41,7 +41,7 @@ def test_receipts_of_gradients_and_of_a_step_have_addresses_too() -> None:
         "after_update.loss",
         "after_update.L1.H0.scores[3, 1]",
     ):
-        assert found.receipt(address).agrees, address
+        assert text_trace.receipt(address).agrees, address
 
 
 @pytest.mark.parametrize(
@@ -55,9 +55,9 @@ def test_receipts_of_gradients_and_of_a_step_have_addresses_too() -> None:
     ],
 )
 def test_a_gradient_that_is_not_kept_says_why(address: str, reason: str) -> None:
-    found = traced(build(BASE))
+    text_trace = traced(build(BASE))
     with pytest.raises(pellucid.PellucidError, match=reason):
-        found.backward()[address]
+        text_trace.backward()[address]
 
 
 @pytest.mark.parametrize(
@@ -73,9 +73,9 @@ def test_a_gradient_that_is_not_kept_says_why(address: str, reason: str) -> None
     ],
 )
 def test_a_receipt_that_there_is_not_says_why(address: str, reason: str) -> None:
-    found = traced(build(BASE))
+    text_trace = traced(build(BASE))
     with pytest.raises(pellucid.PellucidError, match=reason):
-        found.receipt(address)
+        text_trace.receipt(address)
 
 
 @pytest.mark.parametrize("found", [BASE, ENCODERS["bert"], PAIRS["original"]])
@@ -86,8 +86,8 @@ def test_a_trace_is_what_its_protocol_says(found: object) -> None:
 
 def test_the_documentation_shows_the_table() -> None:
     text = (ROOT / "docs" / "explain.md").read_text("utf-8")
-    shown = text.split("<!-- addresses -->\n")[1].split("\n<!-- /addresses -->")[0]
-    assert shown == format_addresses(), "run format_addresses() and paste it into docs/explain.md"
+    table = text.split("<!-- addresses -->\n")[1].split("\n<!-- /addresses -->")[0]
+    assert table == format_addresses(), "run format_addresses() and paste it into docs/explain.md"
 
 
 def test_no_module_of_the_room_imports_itself_in_a_circle() -> None:
@@ -110,7 +110,9 @@ def test_no_module_of_the_room_imports_itself_in_a_circle() -> None:
         if not path.name.startswith("__init__")
     }
     assert len(imported) > 60
-    while leaves := [module for module, names in imported.items() if not names & imported.keys()]:
-        for module in leaves:
+    while unimported := [
+        module for module, names in imported.items() if not names & imported.keys()
+    ]:
+        for module in unimported:
             del imported[module]
     assert not imported, f"these import each other in a circle: {sorted(imported)}"

@@ -65,35 +65,37 @@ def grads(model: nn.Module) -> dict[str, Tensor]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_norms_and_gradients_are_those_of_loss_backward(name: str) -> None:
-    found = traced(build(MODELS[name]))
-    back, expected = found.backward(), grads(to_plain(found))
-    assert back.norms.keys() == expected.keys()
-    for each, grad in expected.items():
-        assert back.norms[each] == pytest.approx(float(grad.norm()), rel=1e-9, abs=1e-15), each
-        torch.testing.assert_close(back[f"{each}.grad"], grad, rtol=1e-9, atol=1e-14)
-    whole = torch.nn.utils.get_total_norm(expected.values())
-    assert back.norm == pytest.approx(float(whole), rel=1e-12)
-    listed = back.addresses()
-    assert {at: tuple(back[at].shape) for at in listed} == listed
-    assert {"grad_norm", "error", "L0.residual.grad", "logits.grad"} <= listed.keys()
+    text_trace = traced(build(MODELS[name]))
+    gradients, expected = text_trace.backward(), grads(to_plain(text_trace))
+    assert gradients.norms.keys() == expected.keys()
+    for parameter, grad in expected.items():
+        assert gradients.norms[parameter] == pytest.approx(
+            float(grad.norm()), rel=1e-9, abs=1e-15
+        ), parameter
+        torch.testing.assert_close(gradients[f"{parameter}.grad"], grad, rtol=1e-9, atol=1e-14)
+    total_norm = torch.nn.utils.get_total_norm(expected.values())
+    assert gradients.norm == pytest.approx(float(total_norm), rel=1e-12)
+    shapes = gradients.addresses()
+    assert {address: tuple(gradients[address].shape) for address in shapes} == shapes
+    assert {"grad_norm", "error", "L0.residual.grad", "logits.grad"} <= shapes.keys()
 
 
 @pytest.mark.parametrize("name", ["preset gpt2", "preset qwen3-0.6b", "alibi", "pair t5"])
 def test_in_float32_too(name: str) -> None:
-    found = traced(build(MODELS[name], double=False))
-    for each, grad in grads(to_plain(found)).items():
-        torch.testing.assert_close(found[f"{each}.grad"], grad, rtol=1e-4, atol=1e-6)
+    text_trace = traced(build(MODELS[name], double=False))
+    for parameter, grad in grads(to_plain(text_trace)).items():
+        torch.testing.assert_close(text_trace[f"{parameter}.grad"], grad, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["rotary", "post-norm", "pair original"])
 def test_what_reaches_states_and_parts_is_what_hooks_hear(name: str) -> None:
-    found = traced(build(MODELS[name]))
-    model = copy.deepcopy(found.model)
+    text_trace = traced(build(MODELS[name]))
+    model = copy.deepcopy(text_trace.model)
     record_block: dict[str, Tensor] = {}
 
-    def keep(at: str) -> Any:
-        def hook(_: Any, given: Any, made: Tensor) -> None:
-            made.register_hook(lambda grad: record_block.__setitem__(at, grad[0]))
+    def keep(address: str) -> Any:
+        def hook(_: Any, inputs: Any, output: Tensor) -> None:
+            output.register_hook(lambda grad: record_block.__setitem__(address, grad[0]))
 
         return hook
 
@@ -102,23 +104,25 @@ def test_what_reaches_states_and_parts_is_what_hooks_hear(name: str) -> None:
         block.attention.register_forward_hook(keep(f"L{number}.attention"))
         block.attention.query.register_forward_hook(keep(f"L{number}.attention.query"))
         block.feed_forward_norm.register_forward_hook(keep(f"L{number}.feed_forward_norm"))
-    source = found.sentence.source_ids
+    source = text_trace.sentence.source_ids
     encoded = None if source is None else model.encode(torch.tensor([source]))
-    plain_loss(model(found.ids[None], encoded=encoded)[0], found.ids).backward()
+    plain_loss(model(text_trace.ids[None], encoded=encoded)[0], text_trace.ids).backward()
     assert len(record_block) == 8
-    for at, grad in record_block.items():
-        torch.testing.assert_close(found[f"{at}.grad"], grad, rtol=1e-9, atol=1e-15)
+    for address, grad in record_block.items():
+        torch.testing.assert_close(text_trace[f"{address}.grad"], grad, rtol=1e-9, atol=1e-15)
 
 
 def test_scores_that_a_fused_kernel_never_forms_give_queries_the_gradient_they_have() -> None:
-    found = traced(build(VARIANTS["grouped"]))
+    text_trace = traced(build(VARIANTS["grouped"]))
     for head in range(4):
-        at = f"L1.H{head}"
-        through = found[f"{at}.scores.grad"] @ found[f"{at}.k"] / 4**0.5
-        torch.testing.assert_close(through, found[f"{at}.q.grad"])
-    silent = found.with_heads({(1, 2): 0.5})
-    through = silent["L1.H2.scores.grad"] @ silent["L1.H2.k"] / 4**0.5
-    torch.testing.assert_close(through, silent["L1.H2.q.grad"])
+        head_address = f"L1.H{head}"
+        query_grad = (
+            text_trace[f"{head_address}.scores.grad"] @ text_trace[f"{head_address}.k"] / 4**0.5
+        )
+        torch.testing.assert_close(query_grad, text_trace[f"{head_address}.q.grad"])
+    silent = text_trace.with_heads({(1, 2): 0.5})
+    query_grad = silent["L1.H2.scores.grad"] @ silent["L1.H2.k"] / 4**0.5
+    torch.testing.assert_close(query_grad, silent["L1.H2.q.grad"])
 
 
 @pytest.mark.parametrize("scale", ["mean", 0.5])
@@ -137,18 +141,21 @@ def test_a_scaled_heads_weights_have_the_gradient_that_makes_its_values_theirs(
 
 
 def test_a_tied_table_is_reached_by_two_ways_and_differs_in_rows_that_were_read() -> None:
-    found = traced(build(VARIANTS["tied and scaled"]))
-    x, ids = found["hidden"][:-1], found.ids
-    nothing = torch.zeros(23, dtype=torch.float64)
-    table = found["token_embedding.weight"]
-    _, as_head, _ = linear_head_grads(x, table, nothing, ids[1:])
-    whole = found["token_embedding.weight.grad"]
-    torch.testing.assert_close(found["token_embedding.weight.grad.head"], as_head)
-    apart = (whole - as_head).abs().amax(-1) > 1e-12
+    text_trace = traced(build(VARIANTS["tied and scaled"]))
+    x, ids = text_trace["hidden"][:-1], text_trace.ids
+    zeros = torch.zeros(23, dtype=torch.float64)
+    table = text_trace["token_embedding.weight"]
+    _, as_head, _ = linear_head_grads(x, table, zeros, ids[1:])
+    table_grad = text_trace["token_embedding.weight.grad"]
+    torch.testing.assert_close(text_trace["token_embedding.weight.grad.head"], as_head)
+    is_changed = (table_grad - as_head).abs().amax(-1) > 1e-12
     # nothing is predicted from the last token, and none after it saw it
-    assert set(apart.nonzero().flatten().tolist()) == set(ids[:-1].tolist())
-    both = found["token_embedding.weight.grad.head"] + found["token_embedding.weight.grad.input"]
-    torch.testing.assert_close(both, whole)
+    assert set(is_changed.nonzero().flatten().tolist()) == set(ids[:-1].tolist())
+    sum_of_ways = (
+        text_trace["token_embedding.weight.grad.head"]
+        + text_trace["token_embedding.weight.grad.input"]
+    )
+    torch.testing.assert_close(sum_of_ways, table_grad)
     untied = traced(build(BASE))
     with pytest.raises(pellucid.PellucidError, match=r"token_embedding\.weight\.grad"):
         untied["token_embedding.weight.grad.head"]
@@ -157,71 +164,75 @@ def test_a_tied_table_is_reached_by_two_ways_and_differs_in_rows_that_were_read(
 def test_the_model_is_left_as_it_was() -> None:
     model = build(with_stack(dropout=0.5)).train()
     model.decoder.blocks[0].eval()
-    kept = torch.ones(23, 16, dtype=torch.float64)
-    model.head.weight.grad = kept
+    old_grad = torch.ones(23, 16, dtype=torch.float64)
+    model.head.weight.grad = old_grad
     modes = [module.training for module in model.modules()]
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     random = torch.get_rng_state()
-    found = traced(model)
+    text_trace = traced(model)
     with torch.no_grad():
-        found["L1.H0.scores.grad"], found["decoder.blocks.0.attention.query.weight.next"]
-        found["after_update.loss"]
+        text_trace["L1.H0.scores.grad"], text_trace["decoder.blocks.0.attention.query.weight.next"]
+        text_trace["after_update.loss"]
         for entry in WAY_BACK:
-            build_chapter(found, entry.id, Place(layer=1))
+            build_chapter(text_trace, entry.id, Place(layer=1))
     assert torch.equal(torch.get_rng_state(), random)
     assert [module.training for module in model.modules()] == modes
     assert all(torch.equal(before[name], now) for name, now in model.state_dict().items())
-    assert model.head.weight.grad is kept
-    assert torch.equal(kept, torch.ones_like(kept))
+    assert model.head.weight.grad is old_grad
+    assert torch.equal(old_grad, torch.ones_like(old_grad))
     assert [name for name, p in model.named_parameters() if p.grad is not None] == ["head.weight"]
     assert not any(module._forward_hooks for module in model.modules())
     assert not any(module._forward_pre_hooks for module in model.modules())
-    assert not found["L1.residual.grad"].requires_grad
+    assert not text_trace["L1.residual.grad"].requires_grad
 
 
 @pytest.mark.parametrize("name", ["rotary", "tied and scaled"])
 def test_the_gradients_of_one_layer_are_alive_at_a_time(name: str) -> None:
-    found = traced(build(MODELS[name]))
+    text_trace = traced(build(MODELS[name]))
     shared = {"token_embedding.weight"}
     alive: list[tuple[str, weakref.ref[Tensor]]] = []
-    most: list[set[str]] = []
+    alive_names: list[set[str]] = []
 
-    def take(each: str, grad: Tensor) -> None:
-        alive.append((each, weakref.ref(grad)))
-        most.append({name for name, grad in alive if grad() is not None})
+    def take(parameter: str, grad: Tensor) -> None:
+        alive.append((parameter, weakref.ref(grad)))
+        alive_names.append({name for name, grad in alive if grad() is not None})
 
-    walk_backward([found], take, lambda done, total: None)
+    walk_backward([text_trace], take, lambda n_done, total: None)
     places = [Segment("decoder", place) for place in range(-1, 3)]
-    owners = [set(trainable_parameters(found, place)) for place in places]
-    assert len(most) == len(dict(found.model.named_parameters()))
-    assert all(any(together - shared <= owner for owner in owners) for together in most)
+    owners = [set(trainable_parameters(text_trace, place)) for place in places]
+    assert len(alive_names) == len(dict(text_trace.model.named_parameters()))
+    assert all(
+        any(alive_together - shared <= owner for owner in owners) for alive_together in alive_names
+    )
 
 
 def test_however_many_sentences_are_open_two_stretches_have_their_gradients_kept() -> None:
     for seed in range(4):
-        found = trace(build(BASE, seed=seed), ids=[1, 2, 3, 4])
+        text_trace = trace(build(BASE, seed=seed), ids=[1, 2, 3, 4])
         for number in range(2):
-            found[f"decoder.blocks.{number}.attention.query.weight.grad"]
+            text_trace[f"decoder.blocks.{number}.attention.query.weight.grad"]
     assert len(gradients.ModelGradients._open) == 2
 
 
 def test_the_way_back_is_told_step_by_step_and_gone_once() -> None:
-    found = traced(build(PAIRS["original"]))
-    told: list[tuple[int, int]] = []
-    assert not found.has_gradients
-    back = found.backward(lambda done, total: told.append((done, total)))
-    assert told == [(done, 8) for done in range(9)]
-    assert found.backward() is back
-    assert found.has_gradients
+    text_trace = traced(build(PAIRS["original"]))
+    progress: list[tuple[int, int]] = []
+    assert not text_trace.has_gradients
+    gradients = text_trace.backward(lambda n_done, total: progress.append((n_done, total)))
+    assert progress == [(n_done, 8) for n_done in range(9)]
+    assert text_trace.backward() is gradients
+    assert text_trace.has_gradients
 
 
 @pytest.mark.parametrize("why", ["An encoder sees every token", "One token alone"])
 def test_what_has_no_loss_has_no_way_back(why: str) -> None:
-    found = traced(build(ENCODERS["bert"])) if "encoder" in why else trace(build(BASE), ids=[3])
+    text_trace = (
+        traced(build(ENCODERS["bert"])) if "encoder" in why else trace(build(BASE), ids=[3])
+    )
     with pytest.raises(pellucid.PellucidError, match=why):
-        found.backward()
+        text_trace.backward()
     for entry in WAY_BACK:
-        chapter = build_chapter(found, entry.id, Place())
+        chapter = build_chapter(text_trace, entry.id, Place())
         assert chapter.sentence.startswith("There is no loss to go back from.")
         assert (chapter.id, chapter.part, chapter.title) == (entry.id, entry.part, entry.title)
 
@@ -231,13 +242,13 @@ def test_what_is_frozen_has_no_gradient_and_says_so() -> None:
     lora = config.LoRA(rank=2, alpha=4.0, dropout=0.5, targets=("*.query",))
     assemble_trained(model, lora, seed=0)
     model.double()
-    found = traced(model)
-    expected = grads(to_plain(found))
-    assert found.backward().norms.keys() == expected.keys()
+    text_trace = traced(model)
+    expected = grads(to_plain(text_trace))
+    assert text_trace.backward().norms.keys() == expected.keys()
     assert all(".query.lora_" in name for name in expected)
     with pytest.raises(pellucid.PellucidError, match=r"is frozen \(requires_grad is off\)"):
-        found["decoder.blocks.0.attention.key.weight.grad"]
-    chapter = build_chapter(found, "update", Place())
+        text_trace["decoder.blocks.0.attention.key.weight.grad"]
+    chapter = build_chapter(text_trace, "update", Place())
     assert "decoder.blocks.0.attention.query.lora_down[0, 0]" in chapter.sentence
     model.requires_grad_(False)
     quiet = traced(model)
@@ -277,11 +288,11 @@ def test_a_weight_that_there_is_not_is_refused_with_what_there_is(place: Place, 
 def test_a_measured_slope_is_the_gradient_and_a_wrong_gradient_differs() -> None:
     from dataclasses import replace
 
-    found = traced(build(BASE, double=False))
+    text_trace = traced(build(BASE, double=False))
     for weight in ("attention.key.weight", "feed_forward.up.bias", "token_embedding.weight"):
-        row = int(found.ids[2]) if weight.startswith("token") else 3
+        row = int(text_trace.ids[2]) if weight.startswith("token") else 3
         place = Place(layer=1, weight=weight, row=row, column=0 if weight.endswith("bias") else 5)
-        slope = build_chapter(found, "nudge", place).receipts[0]
+        slope = build_chapter(text_trace, "nudge", place).receipts[0]
         assert slope.agrees
         assert abs(slope.model) > 1e-4
         assert abs(slope.recomputed - slope.model) < 1e-4 * abs(slope.model)
@@ -289,9 +300,9 @@ def test_a_measured_slope_is_the_gradient_and_a_wrong_gradient_differs() -> None
 
 
 def test_a_large_model_is_nudged_in_its_own_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = traced(build(BASE, double=False))
+    text_trace = traced(build(BASE, double=False))
     monkeypatch.setattr(backward_segments, "LARGE", 10)
-    chapter = build_chapter(found, "nudge", Place(layer=1, row=3, column=5))
+    chapter = build_chapter(text_trace, "nudge", Place(layer=1, row=3, column=5))
     assert chapter.receipts[0].agrees
     assert "computed in float32" in chapter.notes[0]
     assert "lines" not in [picture.kind for picture in chapter.pictures]

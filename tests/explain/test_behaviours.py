@@ -30,7 +30,7 @@ def test_a_head_that_looks_at_the_token_before_is_named_so() -> None:
     """Queries and keys of one-hot positions, a key one place ahead."""
     names = {head.head: head for head in name_heads(looking_back(1)).heads}
     assert names["L0.H0"].names == ("previous token",)
-    scores = {each.name: each.score for each in names["L0.H0"].behaviours}
+    scores = {behaviour.name: behaviour.score for behaviour in names["L0.H0"].behaviours}
     assert scores["previous token"] > 0.99
 
 
@@ -62,10 +62,12 @@ def test_a_fixed_distance_is_no_induction() -> None:
 
 
 def test_a_run_is_measured_on_its_own_held_out_text(trained: Path) -> None:
-    named = name_heads(pellucid.load(trained))
-    assert named.text == "held-out text of the run"
-    assert [each.name for each in named.heads[0].behaviours] == list(BEHAVIOURS)
-    assert all(0 <= each.score <= 1 for head in named.heads for each in head.behaviours)
+    named_heads = name_heads(pellucid.load(trained))
+    assert named_heads.text == "held-out text of the run"
+    assert [behaviour.name for behaviour in named_heads.heads[0].behaviours] == list(BEHAVIOURS)
+    assert all(
+        0 <= behaviour.score <= 1 for head in named_heads.heads for behaviour in head.behaviours
+    )
 
 
 def test_above_chance_is_the_way_to_one() -> None:
@@ -84,16 +86,16 @@ def test_two_layers_of_attention_trained_on_repeats_have_an_induction_head() -> 
     names = {head.head: head.names for head in name_heads(model).heads}
     assert any("previous token" in names[f"L0.H{head}"] for head in range(4)), names
     assert not any("induction" in names[f"L0.H{head}"] for head in range(4)), names
-    induction = [head for head, shown in names.items() if "induction" in shown]
+    induction = [head for head, behaviours in names.items() if "induction" in behaviours]
     assert induction
     # what comes next is read from the token after the same token before
     half = torch.randperm(32, generator=torch.Generator().manual_seed(5))[:9].tolist()
     trace = pellucid.trace(model, ids=[*half, *half[:6]])
-    why = trace.why()
-    assert why.rivals.ids[0] == half[6]
-    assert why.sources[0].name in induction
-    assert why.sources[0].key == 6
-    branch = max(grow_tree(trace, why).children, key=lambda child: abs(child.share))
+    attribution = trace.why()
+    assert attribution.rivals.ids[0] == half[6]
+    assert attribution.sources[0].name in induction
+    assert attribution.sources[0].key == 6
+    branch = max(grow_tree(trace, attribution).children, key=lambda child: abs(child.share))
     assert (branch.name in induction, branch.token) == (True, 6)
 
 

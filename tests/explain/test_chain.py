@@ -59,13 +59,13 @@ EVERY = {
 
 def complaints(trace: Trace, *, backward: bool) -> list[str]:
     """What does not agree, and what has no receipt though something is computed for it."""
-    found: list[str] = []
+    problems: list[str] = []
     for check in trace.receipts(backward=backward):
         if check.worst is not None:
-            found.append(f"{check.worst}")
+            problems.append(f"{check.worst}")
         elif check.reason is not None and "nothing is computed" not in check.reason:
-            found.append(f"{check.address}: {check.reason}")
-    return found
+            problems.append(f"{check.address}: {check.reason}")
+    return problems
 
 
 @pytest.mark.parametrize("name", sampled(EVERY, every=15))
@@ -75,12 +75,12 @@ def test_every_number_follows_from_its_operands(name: str) -> None:
 
 @pytest.mark.parametrize("name", sampled(MODELS, every=40))
 def test_so_does_every_gradient(name: str) -> None:
-    found = [
+    problems = [
         line
         for line in complaints(traced(build(MODELS[name])), backward=True)
         if "every gradient is" not in line and "read and written token by token" not in line
     ]
-    assert found == []
+    assert problems == []
 
 
 @pytest.mark.parametrize("name", sampled(["busy head", "pair t5", "pair original"]))
@@ -89,8 +89,8 @@ def test_in_float32_too(name: str) -> None:
 
 
 def test_of_heads_that_are_scaled_and_of_matrices_with_an_update() -> None:
-    found = traced(build(VARIANTS["grouped"]))
-    scaled = found.with_heads({(1, 2): 0.0, (0, 1): "mean", (0, 0): 0.5})
+    text_trace = traced(build(VARIANTS["grouped"]))
+    scaled = text_trace.with_heads({(1, 2): 0.0, (0, 1): "mean", (0, 0): 0.5})
     assert audit(scaled, backward=False).agrees
     adapted = build(BASE)
     lora = config.LoRA(rank=2, alpha=4.0, dropout=0.5, targets=("*.query", "*.up"))
@@ -156,10 +156,10 @@ def test_a_wrong_number_of_each_kind_of_part_is_noticed(name: str, part: str) ->
 
 
 def test_a_receipt_has_a_value_a_formula_and_operands_that_are_addresses() -> None:
-    found = traced(build(BASE))
-    receipt = found.receipt("L1.H1.scores", 5, 3)
-    assert receipt == found.receipt("L1.H1.scores[5, 3]")
-    assert receipt.value == float(found["L1.H1.scores[5, 3]"])
+    text_trace = traced(build(BASE))
+    receipt = text_trace.receipt("L1.H1.scores", 5, 3)
+    assert receipt == text_trace.receipt("L1.H1.scores[5, 3]")
+    assert receipt.value == float(text_trace["L1.H1.scores[5, 3]"])
     assert receipt.formula == "q · k × scale"
     assert [operand.address for operand in receipt.operands] == [
         f"L1.H1.{part}[{token}, {feature}]"
@@ -167,7 +167,7 @@ def test_a_receipt_has_a_value_a_formula_and_operands_that_are_addresses() -> No
         for part, token in (("q", 5), ("k", 3))
     ]
     for address, value in receipt.operands:
-        assert float(found[address]) == value
+        assert float(text_trace[address]) == value
     by_hand = sum(
         q.value * k.value
         for q, k in zip(receipt.operands[::2], receipt.operands[1::2], strict=True)
@@ -194,56 +194,56 @@ def walk(trace: Trace, address: str, draw: random.Random) -> list[str]:
 
 @pytest.mark.parametrize("name", ["pair grouped, rotary, sandwich", "memory"])
 def test_operands_lead_from_the_loss_to_token_ids_and_weights(name: str) -> None:
-    found, draw = traced(build(MODELS[name])), random.Random(0)
-    names = dict(found.model.named_parameters())
-    buffers = dict(found.model.named_buffers())
-    ends = {walk(found, "loss", draw)[-1].partition("[")[0] for _ in range(12)}
+    text_trace, draw = traced(build(MODELS[name])), random.Random(0)
+    names = dict(text_trace.model.named_parameters())
+    buffers = dict(text_trace.model.named_buffers())
+    ends = {walk(text_trace, "loss", draw)[-1].partition("[")[0] for _ in range(12)}
     assert all(end in names or end in buffers or end.endswith("ids") for end in ends), ends
 
 
 def reached(trace: Trace, address: str) -> set[str]:
     """All addresses that one leads to, without their places."""
-    seen, waiting = set[str](), [address]
+    visited, waiting = set[str](), [address]
     while waiting:
         name = waiting.pop()
-        if name in seen:
+        if name in visited:
             continue
-        seen.add(name)
-        found = chain.equation_of(trace, name)
-        if isinstance(found, Equation):
-            waiting += [leaf.address for leaf in reads_of(found.formula)]
+        visited.add(name)
+        equation = chain.equation_of(trace, name)
+        if isinstance(equation, Equation):
+            waiting += [leaf.address for leaf in reads_of(equation.formula)]
             waiting += [
                 step.address
-                for leaf in reads_of(found.formula)
+                for leaf in reads_of(equation.formula)
                 for step in leaf.index
                 if isinstance(step, Places) and step.address
             ]
-    return seen
+    return visited
 
 
 @pytest.mark.parametrize("name", ["tied and scaled", "pair t5"])
 def test_all_ways_from_the_loss_reach_every_id_and_weight(name: str) -> None:
-    found = traced(build(MODELS[name]))
-    seen = reached(found, "loss")
-    names = {n for n, _ in found.model.named_parameters()}
-    assert names <= seen
-    assert {"ids"} | ({"encoder.ids"} if "pair" in name else set()) <= seen
+    text_trace = traced(build(MODELS[name]))
+    visited = reached(text_trace, "loss")
+    names = {n for n, _ in text_trace.model.named_parameters()}
+    assert names <= visited
+    assert {"ids"} | ({"encoder.ids"} if "pair" in name else set()) <= visited
 
 
 def test_operands_lead_from_a_weight_after_the_step_to_the_loss() -> None:
-    found = traced(build(BASE))
+    text_trace = traced(build(BASE))
     weight = "decoder.blocks.0.attention.query.weight"
-    seen = reached(found, f"{weight}.next")
-    assert {f"{weight}.grad", "logits.grad", "error", "loss.grad", "ids", weight} <= seen
-    path = walk(found, f"{weight}.grad[3, 2]", random.Random(3))
+    visited = reached(text_trace, f"{weight}.next")
+    assert {f"{weight}.grad", "logits.grad", "error", "loss.grad", "ids", weight} <= visited
+    path = walk(text_trace, f"{weight}.grad[3, 2]", random.Random(3))
     assert len(path) > 3
 
 
 @pytest.mark.parametrize("name", ["shared layers", "encoder deberta"])
 def test_no_receipt_is_the_number_itself(name: str) -> None:
-    found = traced(build(MODELS[name]))
-    for address in found.addresses():
-        equation = chain.equation_of(found, address)
+    text_trace = traced(build(MODELS[name]))
+    for address in text_trace.addresses():
+        equation = chain.equation_of(text_trace, address)
         if isinstance(equation, Equation):
             assert address not in {leaf.address for leaf in reads_of(equation.formula)}, address
 
@@ -251,38 +251,38 @@ def test_no_receipt_is_the_number_itself(name: str) -> None:
 @pytest.mark.parametrize("name", ["sinks", "experts", "linear"])
 def test_one_receipt_and_all_at_once_have_the_same_equation(name: str) -> None:
     """The tree of one number comes to what the formula gives for the whole tensor."""
-    found = traced(build(MODELS[name]))
-    for address, shape in islice(found.addresses().items(), 0, None, 3):
-        equation = chain.equation_of(found, address)
+    text_trace = traced(build(MODELS[name]))
+    for address, shape in islice(text_trace.addresses().items(), 0, None, 3):
+        equation = chain.equation_of(text_trace, address)
         if isinstance(equation, str):
             continue
-        numbers = Evaluation(found.__getitem__).on_axes(equation.formula, equation.axes, shape)
+        numbers = Evaluation(text_trace.__getitem__).on_axes(equation.formula, equation.axes, shape)
         index = tuple(min(size - 1, place) for size, place in zip(shape, (4, 2, 1), strict=False))
-        assert found.receipt(address, *index).recomputed == pytest.approx(
+        assert text_trace.receipt(address, *index).recomputed == pytest.approx(
             float(numbers.value[index]), rel=1e-12, abs=1e-12
         )
 
 
 def test_a_gradient_that_is_derived_is_that_of_torch() -> None:
     """The derivative of each operator of a formula, against numbers of the backward pass."""
-    found = traced(build(MODELS["busy head"]))
-    for address in islice(lookup.list_backward(found.backward()), 0, None, 7):
+    text_trace = traced(build(MODELS["busy head"]))
+    for address in islice(lookup.list_backward(text_trace.backward()), 0, None, 7):
         if address != "loss.grad":
-            assert recompute.check_address(found, address).agrees, address
+            assert recompute.check_address(text_trace, address).agrees, address
 
 
 def test_a_sentence_with_one_wrong_weight_after_the_trace_differs_at_that_layer() -> None:
     model = build(BASE)
-    found = traced(model)
-    _ = found["loss"]
+    text_trace = traced(model)
+    _ = text_trace["loss"]
     with torch.no_grad():
         model.decoder.final_norm.gain[3] += 0.5
-    differing = audit(found, backward=False).differing
+    differing = audit(text_trace, backward=False).differing
     assert [difference.address.partition("[")[0] for difference in differing] == ["final_norm"]
 
 
 def test_addresses_that_nothing_is_computed_for_say_so() -> None:
-    found = traced(build(PAIRS["original"]))
+    text_trace = traced(build(PAIRS["original"]))
     for address in ("ids", "encoder.ids"):
         with pytest.raises(pellucid.PellucidError, match="it is what the model reads"):
-            found.receipt(address, 2)
+            text_trace.receipt(address, 2)

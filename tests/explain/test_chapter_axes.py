@@ -59,16 +59,19 @@ def elsewhere(trace: Trace, entry: ChapterEntry, place: Place) -> Place:
 
 @pytest.mark.parametrize("name", sampled(MODELS, every=len(MODELS)))
 def test_nothing_else_of_a_place_changes_a_chapter(name: str) -> None:
-    found = traced(build(MODELS[name]), time=4)
-    for entry, place in product(CHAPTERS, places(found)):
-        other = elsewhere(found, entry, place)
-        assert content(found, entry, other) == content(found, entry, place), (entry.id, other)
+    text_trace = traced(build(MODELS[name]), time=4)
+    for entry, place in product(CHAPTERS, places(text_trace)):
+        other = elsewhere(text_trace, entry, place)
+        assert content(text_trace, entry, other) == content(text_trace, entry, place), (
+            entry.id,
+            other,
+        )
 
 
 @pytest.mark.parametrize("axis", ["token", "layer", "head", "other", "feature"])
 def test_a_chapter_changes_along_an_axis_that_its_entry_names(axis: str) -> None:
-    found = traced(build(MODELS["shaw with values"]), time=4)
+    text_trace = traced(build(MODELS["shaw with values"]), time=4)
     (entry,) = (entry for entry in CHAPTERS if entry.id == "softmax")
-    assert content(found, entry, DECODER) != content(
-        found, entry, replace(DECODER, **{axis: OTHER[axis]})
+    assert content(text_trace, entry, DECODER) != content(
+        text_trace, entry, replace(DECODER, **{axis: OTHER[axis]})
     )

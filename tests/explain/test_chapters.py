@@ -86,24 +86,26 @@ class Stands:
 
 def check(trace: Trace, chapter: Chapter) -> None:
     """Receipts agree; operands and sources are where they say; JSON holds all of it."""
-    stands_at = Stands(trace)
+    tensor_at = Stands(trace)
     for receipt in chapter.receipts:
         difference = receipt.recomputed - receipt.model
         assert receipt.agrees, (receipt.title, receipt.formula, difference, receipt.tolerance)
-        found = stands_at[receipt.address]
-        if not found.ndim:
-            assert float(found) == receipt.model
+        tensor = tensor_at[receipt.address]
+        if not tensor.ndim:
+            assert float(tensor) == receipt.model
         for operand in operands(receipt.expression):
             if operand.address:
-                stands = stands_at[operand.address].double()
-                said = operand.value if isinstance(operand, Number) else operand.values
-                torch.testing.assert_close(stands, torch.tensor(said, dtype=torch.float64))
+                values_there = tensor_at[operand.address].double()
+                operand_value = operand.value if isinstance(operand, Number) else operand.values
+                torch.testing.assert_close(
+                    values_there, torch.tensor(operand_value, dtype=torch.float64)
+                )
         file, _, line = receipt.source.rpartition(":")
         assert (SOURCE / file).is_file()
         assert (SOURCE / file).read_text("utf-8").splitlines()[int(line) - 1].strip()
     json.dumps(plain_chapter(chapter), allow_nan=False)
     assert chapter.sentence.endswith(".")
-    assert all("—" not in said for said in (chapter.sentence, *chapter.notes))
+    assert all("—" not in operand_value for operand_value in (chapter.sentence, *chapter.notes))
     for picture in chapter.pictures:
         if isinstance(picture, Matrix):
             check_matrix(trace, picture)
@@ -115,11 +117,11 @@ def check_matrix(trace: Trace, picture: Matrix) -> None:
     assert {len(row) for row in picture.values} == {len(picture.columns)}
     if not picture.address or picture.pooled.startswith("pooled"):
         return
-    stands_at = Stands(trace)
+    tensor_at = Stands(trace)
     for i, row in enumerate(picture.values):
         for j, cell in enumerate(row):
-            at = f"{picture.address}[{i + picture.first_row}, {j + picture.first_column}]"
-            assert cell is None or cell == pytest.approx(float(stands_at[at]), rel=1e-6)
+            address = f"{picture.address}[{i + picture.first_row}, {j + picture.first_column}]"
+            assert cell is None or cell == pytest.approx(float(tensor_at[address]), rel=1e-6)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -188,9 +190,11 @@ def test_a_taken_away_head_is_taken_away_in_its_receipt_too() -> None:
 
 def test_numbers_of_chapters_are_their_places_in_the_one_list() -> None:
     trace = traced(build(BASE))
-    told = [build_chapter(trace, entry.id, Place()) for entry in CHAPTERS]
-    assert [chapter.number for chapter in told] == list(range(1, len(told) + 1))
-    assert [(e.id, e.title, e.part) for e in CHAPTERS] == [(c.id, c.title, c.part) for c in told]
+    built_chapters = [build_chapter(trace, entry.id, Place()) for entry in CHAPTERS]
+    assert [chapter.number for chapter in built_chapters] == list(range(1, len(built_chapters) + 1))
+    assert [(e.id, e.title, e.part) for e in CHAPTERS] == [
+        (c.id, c.title, c.part) for c in built_chapters
+    ]
 
 
 @pytest.mark.parametrize("name", ["rotary", "preset gpt2", "preset gemma2-2b", "parallel"])
@@ -198,10 +202,10 @@ def test_contributions_add_up_to_the_logit(name: str) -> None:
     trace = traced(build(MODELS[name]))
     chapter = build_chapter(trace, "residual", Place(token=3))
     bars = chapter.pictures[0]
-    whole = sum(bars.values)
+    total = sum(bars.values)
     cap = trace.model.soft_cap
     logit = float(trace["logits"][3, int(trace.ids[4])])
-    assert (cap * torch.tanh(torch.tensor(whole / cap)) if cap else whole) == pytest.approx(logit)
+    assert (cap * torch.tanh(torch.tensor(total / cap)) if cap else total) == pytest.approx(logit)
     assert "scale fixed at the one" in " ".join(chapter.notes)
 
 
@@ -217,16 +221,16 @@ def test_a_long_text_is_cut_out_or_pooled_and_said() -> None:
 
     model = build(replace(with_stack(n_layers=1), context_length=128), double=False)
     trace = traced(model, time=100)
-    whole, shown = build_chapter(trace, "scores", Place(token=80, other=60)).pictures[:2]
-    assert whole.pooled == "pooled: each cell is the largest of 2 x 2 scores"
-    assert len(whole.values) == 50
-    assert (shown.first_row, shown.first_column) == (52, 36)
-    assert "queries 52 to 99 of 100" in shown.pooled
-    check_matrix(trace, shown)
+    pooled_map, part_map = build_chapter(trace, "scores", Place(token=80, other=60)).pictures[:2]
+    assert pooled_map.pooled == "pooled: each cell is the largest of 2 x 2 scores"
+    assert len(pooled_map.values) == 50
+    assert (part_map.first_row, part_map.first_column) == (52, 36)
+    assert "queries 52 to 99 of 100" in part_map.pooled
+    check_matrix(trace, part_map)
     small = next(
-        each
-        for each in build_chapter(trace, "heads", Place()).pictures
-        if getattr(each, "pooled", "")
+        picture
+        for picture in build_chapter(trace, "heads", Place()).pictures
+        if getattr(picture, "pooled", "")
     )
     assert small.pooled == "pooled: each cell is the largest of 7 x 7 weights"
     largest = max(cell for row in small.values for cell in row if cell is not None)
@@ -241,17 +245,17 @@ def test_of_very_long_rows_the_terms_that_count_are_written_and_the_others_summe
     )
     chapter = build_chapter(traced(model), "feed-forward", Place())
     check(traced(model), chapter)
-    written = chapter.receipts[-1]
-    assert max(len(o.values) for o in operands(written.expression) if isinstance(o, Vector)) == 512
-    names = [o.name for o in operands(written.expression) if isinstance(o, Number)]
+    receipt = chapter.receipts[-1]
+    assert max(len(o.values) for o in operands(receipt.expression) if isinstance(o, Vector)) == 512
+    names = [o.name for o in operands(receipt.expression) if isinstance(o, Number)]
     assert names[0] == "2,488 more"
 
 
 def test_masked_cells_are_left_empty() -> None:
-    shown = build_chapter(traced(build(BASE)), "scores", Place()).pictures[0]
+    matrix = build_chapter(traced(build(BASE)), "scores", Place()).pictures[0]
     assert all(
         (cell is None) == (j > i)
-        for i, row in enumerate(shown.values)
+        for i, row in enumerate(matrix.values)
         for j, cell in enumerate(row)
     )
     hidden = build_chapter(traced(build(BASE)), "softmax", Place(token=2, other=5))

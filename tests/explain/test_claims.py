@@ -57,8 +57,8 @@ def adds_a_vector(trace: Trace) -> bool:
 def turns_queries(trace: Trace) -> bool:
     """Whether the same input has another query in another place."""
     after = swapped(trace)
-    moved = not same(after["L0.attention.in"][0], trace["L0.attention.in"][1])
-    return not moved and not same(after["L0.H0.q"][0], trace["L0.H0.q"][1])
+    is_input_changed = not same(after["L0.attention.in"][0], trace["L0.attention.in"][1])
+    return not is_input_changed and not same(after["L0.H0.q"][0], trace["L0.H0.q"][1])
 
 
 def products(trace: Trace) -> torch.Tensor:
@@ -105,8 +105,8 @@ def units_are_alone(trace: Trace) -> bool:
     """Whether the units of one token read nothing that another token's attention wrote."""
     if "L0.feed_forward.units" not in trace.addresses():
         return False
-    changed = trace.edit("L0.attention[0]+=1")
-    return same(changed["L0.feed_forward"][LAST], trace["L0.feed_forward"][LAST])
+    edited = trace.edit("L0.attention[0]+=1")
+    return same(edited["L0.feed_forward"][LAST], trace["L0.feed_forward"][LAST])
 
 
 def is_a_sum(trace: Trace) -> bool:

@@ -98,12 +98,12 @@ def test_a_unit_and_an_expert_are_switched_off() -> None:
     lost = trace["L0.feed_forward.units"][:, [30]] * down
     torch.testing.assert_close(edited["L0.feed_forward"], trace["L0.feed_forward"] - lost)
     mixture = traced(build(VARIANTS["experts"]))
-    chosen = int(mixture["L0.feed_forward.chosen"][-1, 0])
-    without = mixture.edit(f"L0.feed_forward.experts.{chosen}=0")
-    written = f"L0.feed_forward.experts.{chosen}.written"
-    assert not without[written].any()
+    expert = int(mixture["L0.feed_forward.chosen"][-1, 0])
+    without_expert = mixture.edit(f"L0.feed_forward.experts.{expert}=0")
+    written_address = f"L0.feed_forward.experts.{expert}.written"
+    assert not without_expert[written_address].any()
     torch.testing.assert_close(
-        without["L0.feed_forward"], mixture["L0.feed_forward"] - mixture[written]
+        without_expert["L0.feed_forward"], mixture["L0.feed_forward"] - mixture[written_address]
     )
 
 
@@ -115,30 +115,32 @@ def test_another_token_is_another_text_and_another_weight_another_model() -> Non
     assert torch.equal(edited["logits"], pellucid.trace(trace.model, ids=ids)["logits"])
     name = "decoder.blocks.0.attention.query.weight"
     before = copy.deepcopy(trace.model.state_dict())
-    moved = trace.edit(f"{name}[3, 4]+=0.5")
+    nudged = trace.edit(f"{name}[3, 4]+=0.5")
     other = copy.deepcopy(trace.model)
     other.get_parameter(name).data[3, 4] += 0.5
     expected = pellucid.trace(other, ids=trace.ids.tolist())["logits"]
-    torch.testing.assert_close(moved["logits"], expected)
-    assert not torch.allclose(moved["logits"], trace["logits"])
+    torch.testing.assert_close(nudged["logits"], expected)
+    assert not torch.allclose(nudged["logits"], trace["logits"])
     assert all(torch.equal(before[key], value) for key, value in trace.model.state_dict().items())
-    shared = moved.model.get_parameter("decoder.blocks.1.attention.query.weight")
+    shared = nudged.model.get_parameter("decoder.blocks.1.attention.query.weight")
     assert shared is trace.model.get_parameter("decoder.blocks.1.attention.query.weight")
 
 
 def test_edits_add_up_and_the_trace_before_stays_as_it_was() -> None:
     trace = traced(build(BASE))
     logits = trace["logits"].clone()
-    both = trace.edit("L0.H1=0").edit("L1.residual[2]*=3", "L1.H0.weights[4, 1]=0.9")
-    assert both.scales
-    assert len(both.edits) == 2
-    assert float(both["L1.H0.weights"][4, 1]) == pytest.approx(0.9)
+    edited = trace.edit("L0.H1=0").edit("L1.residual[2]*=3", "L1.H0.weights[4, 1]=0.9")
+    assert edited.scales
+    assert len(edited.edits) == 2
+    assert float(edited["L1.H0.weights"][4, 1]) == pytest.approx(0.9)
     assert torch.equal(pellucid.trace(trace.model, ids=trace.ids.tolist())["logits"], logits)
-    gradient = both.backward()["L1.residual.grad"]
-    assert gradient.shape == both["L1.residual"].shape
-    why = both.why()
-    assert why.total == pytest.approx(why.rivals.difference, abs=1e-9)
-    assert find_paths(both, why).total == pytest.approx(why.rivals.difference, abs=1e-9)
+    gradient = edited.backward()["L1.residual.grad"]
+    assert gradient.shape == edited["L1.residual"].shape
+    attribution = edited.why()
+    assert attribution.total == pytest.approx(attribution.rivals.difference, abs=1e-9)
+    assert find_paths(edited, attribution).total == pytest.approx(
+        attribution.rivals.difference, abs=1e-9
+    )
 
 
 @pytest.mark.parametrize(

@@ -68,10 +68,10 @@ def copied(folder: Path, to: Path) -> Path:
 
 def test_a_film_changes_no_bit_of_the_training(trained: Path, filmed: Path) -> None:
     ends = [load(RunFolder(folder).shelf.latest()) for folder in (trained, filmed)]
-    for what in ("model", "optimiser", "random"):
-        left, right = (getattr(end, what) for end in ends)
+    for state_name in ("model", "optimiser", "random"):
+        left, right = (getattr(end, state_name) for end in ends)
         assert left.keys() == right.keys()
-        assert all(torch.equal(left[k], right[k]) for k in left), what
+        assert all(torch.equal(left[k], right[k]) for k in left), state_name
 
 
 def test_moments_are_dense_at_first_then_even_and_never_more_than_64() -> None:
@@ -91,14 +91,14 @@ def test_a_snapshot_is_the_models_own_numbers(filmed: Path) -> None:
     for step in (8, 12):
         shot = reel.snapshot(step)
         run = pellucid.load(filmed / "checkpoints" / f"step-{step}")
-        then = pellucid.trace(run, SENTENCE)
-        torch.testing.assert_close(shot.tensors["surprisal"], then["surprisal"])
+        run_trace = pellucid.trace(run, SENTENCE)
+        torch.testing.assert_close(shot.tensors["surprisal"], run_trace["surprisal"])
         torch.testing.assert_close(
-            shot.tensors["decoder.norms"][1], then["L1.residual"].square().sum(-1).sqrt()
+            shot.tensors["decoder.norms"][1], run_trace["L1.residual"].square().sum(-1).sqrt()
         )
         weights = shot.tensors["L1.weights"][1].float() / 255
-        assert float((weights - then["L1.H1.weights"]).abs().max()) <= 0.5 / 255 + 1e-6
-        p, best = then["probabilities"].topk(3)
+        assert float((weights - run_trace["L1.H1.weights"]).abs().max()) <= 0.5 / 255 + 1e-6
+        p, best = run_trace["probabilities"].topk(3)
         torch.testing.assert_close(shot.tensors["shares"][-1], p)
         assert torch.equal(shot.tensors["words"][-1].long(), best)
         torch.testing.assert_close(
@@ -140,10 +140,10 @@ def test_a_film_that_is_gone_on_with_is_that_of_one_go(
     # a process that was killed behind its last checkpoint leaves snapshots that are taken again
     reel.add(Snapshot(step=press + 1, tensors={"surprisal": torch.zeros(2)}))
     runs.resume(folder, watchers=[pellucid.film()], show=False)
-    whole = Reel(RunFolder(filmed), SENTENCE)
-    assert reel.steps() == whole.steps()
-    for step in whole.steps():
-        assert reel.file(step).read_bytes() == whole.file(step).read_bytes()
+    full_reel = Reel(RunFolder(filmed), SENTENCE)
+    assert reel.steps() == full_reel.steps()
+    for step in full_reel.steps():
+        assert reel.file(step).read_bytes() == full_reel.file(step).read_bytes()
 
 
 def test_a_killed_run_leaves_a_film_that_reads(tmp_path: Path) -> None:
@@ -179,19 +179,19 @@ def test_the_chapter_shows_the_film(filmed: Path) -> None:
     assert isinstance(frames, Frames)
     assert film.steps == frames.steps == tuple(range(13))
     run = pellucid.load(filmed / "checkpoints" / "step-8")
-    then: Trace = pellucid.trace(run, SENTENCE)
+    run_trace: Trace = pellucid.trace(run, SENTENCE)
     assert film.chosen is not None
-    assert film.names[film.chosen] == then.pieces("decoder")[4]
-    p = float(then["probabilities"][3, int(then.ids[4])])
+    assert film.names[film.chosen] == run_trace.pieces("decoder")[4]
+    p = float(run_trace["probabilities"][3, int(run_trace.ids[4])])
     assert film.curves[film.chosen][8] == pytest.approx(p, rel=1e-5)
-    assert film.losses[8] == pytest.approx(float(then["loss"]), rel=1e-5)
-    weights = then["L1.H1.weights"]
-    shown = torch.tensor(frames.frames[8]).float() / 255
-    assert float((shown - weights).abs().max()) <= 0.5 / 255 + 1e-6
+    assert film.losses[8] == pytest.approx(float(run_trace["loss"]), rel=1e-5)
+    weights = run_trace["L1.H1.weights"]
+    frame = torch.tensor(frames.frames[8]).float() / 255
+    assert float((frame - weights).abs().max()) <= 0.5 / 255 + 1e-6
     word, share, target, norm = film.rungs[8][-1]
-    assert share == pytest.approx(float(then["probabilities"][3].max()), rel=1e-5)
+    assert share == pytest.approx(float(run_trace["probabilities"][3].max()), rel=1e-5)
     assert target == pytest.approx(p, rel=1e-5)
-    assert norm == pytest.approx(float(then["L2.residual"][3].square().sum().sqrt()), rel=1e-5)
+    assert norm == pytest.approx(float(run_trace["L2.residual"][3].square().sum().sqrt()), rel=1e-5)
     assert word
     (receipt,) = chapter.receipts
     assert receipt.agrees
@@ -227,9 +227,9 @@ def test_a_damaged_snapshot_is_said_and_the_others_are_shown(
     film = chapter.pictures[0]
     assert isinstance(film, Film)
     assert len(film.steps) == 11
-    said = [note for note in chapter.notes if "cannot be read" in note]
-    assert len(said) == 2
-    assert "delete it" in said[0]
+    damage_notes = [note for note in chapter.notes if "cannot be read" in note]
+    assert len(damage_notes) == 2
+    assert "delete it" in damage_notes[0]
     (reel.folder / "film.json").write_text("{", encoding="utf-8")
     with pytest.raises(RunError, match="move it away"):
         told(folder)

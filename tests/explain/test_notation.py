@@ -30,14 +30,14 @@ def test_prose_is_recognised() -> None:
 @pytest.mark.parametrize("name", sampled(MODELS, every=40))
 def test_no_formula_and_no_operand_is_a_sentence(name: str) -> None:
     trace = traced(build(MODELS[name]))
-    seen: set[str] = set()
+    kinds: set[str] = set()
     for check in trace.receipts(backward=True):
         kind = re.sub(r"\d+", "0", check.address)
-        if check.reason is not None or kind in seen:
+        if check.reason is not None or kind in kinds:
             continue
-        seen.add(kind)
+        kinds.add(kind)
         receipt = trace.receipt(check.address, *[0] * trace[check.address].ndim)
         names = [operand.name for operand in operands(receipt.expression)]
         for text in (receipt.formula, *names):
             assert not prose(text), (check.address, text)
-    assert len(seen) > 20
+    assert len(kinds) > 20

@@ -187,17 +187,17 @@ def test_loss_and_gradients_are_those_of_the_trainer(
     name: str, home: Path, opened: dict[str, Run], tmp_path: Path
 ) -> None:
     run, row = run_of(name, home, opened), ROWS[name][1]
-    found = explained(run, row)
+    row_trace = explained(run, row)
     loss, n = trained_on(run, row, tmp_path)
-    torch.testing.assert_close(found["loss"], loss * n, rtol=1e-5, atol=1e-6)
-    back, expected = found.backward(), gradients_of(run.model, n)
-    assert expected.keys() <= back.norms.keys()
+    torch.testing.assert_close(row_trace["loss"], loss * n, rtol=1e-5, atol=1e-6)
+    gradients, expected = row_trace.backward(), gradients_of(run.model, n)
+    assert expected.keys() <= gradients.norms.keys()
     largest = max(float(grad.abs().max()) for grad in expected.values())
     for parameter, grad in expected.items():
         torch.testing.assert_close(
-            back[f"{parameter}.grad"], grad, rtol=1e-4, atol=1e-5 * largest, msg=parameter
+            gradients[f"{parameter}.grad"], grad, rtol=1e-4, atol=1e-5 * largest, msg=parameter
         )
-        assert back.norms[parameter] == pytest.approx(float(grad.norm()), rel=1e-3, abs=1e-6)
+        assert gradients.norms[parameter] == pytest.approx(float(grad.norm()), rel=1e-3, abs=1e-6)
     run.model.zero_grad()
 
 
@@ -206,8 +206,8 @@ def test_every_number_of_an_example_follows_from_its_operands(
     name: str, home: Path, opened: dict[str, Run]
 ) -> None:
     """Down to ids, weights, and what another model says: a teacher, a reference."""
-    found = explained(run_of(name, home, opened), ROWS[name][1])
-    result = audit(found)
+    row_trace = explained(run_of(name, home, opened), ROWS[name][1])
+    result = audit(row_trace)
     assert result.differing == ()
     assert {"loss", "error"} <= {kind.address for kind in result.kinds}
     computed = {
@@ -221,12 +221,12 @@ def test_every_chapter_has_something_to_say_and_its_receipts_agree(
     name: str, home: Path, opened: dict[str, Run]
 ) -> None:
     run, row = run_of(name, home, opened), ROWS[name][1]
-    found = explained(run, row)
+    row_trace = explained(run, row)
     for entry in CHAPTERS:
         if entry.id in ("compare", "over-time"):
             continue
         try:
-            chapter = build_chapter(found, entry.id, Place(token=-2))
+            chapter = build_chapter(row_trace, entry.id, Place(token=-2))
         except pellucid.PellucidError:  # such as the lens of a classifier
             assert entry.part == "forward"
             assert entry.id != "loss"
@@ -236,16 +236,16 @@ def test_every_chapter_has_something_to_say_and_its_receipts_agree(
         if entry.part in ("backward", "update") or entry.id == "loss":
             assert chapter.pictures, entry.id
     kinds = {"loss", "backward"}
-    assert all(build_chapter(found, kind, Place()).receipts for kind in kinds)
+    assert all(build_chapter(row_trace, kind, Place()).receipts for kind in kinds)
 
 
 @pytest.mark.parametrize("divergence", ["forward", "reverse", "jensen_shannon"])
 def test_a_distilled_run_is_explained_with_its_teacher(divergence: str, home: Path) -> None:
     run = distilled(home, divergence)
-    found = trace(run, "say red 5")
+    student_trace = trace(run, "say red 5")
     objective = run.config.objective
     assert isinstance(objective, config.Distillation)
-    teacher, ids = runs.load(home / "base").model.eval(), found.ids[None]
+    teacher, ids = runs.load(home / "base").model.eval(), student_trace.ids[None]
     with torch.no_grad():
         q = (teacher(ids)[0, :-1] / 2).softmax(-1).double()
     student = run.model.eval()
@@ -260,17 +260,17 @@ def test_a_distilled_run_is_explained_with_its_teacher(divergence: str, home: Pa
         case _:
             m = (p + q) / 2
             soft = ((q * (q / m).log() + p * (p / m).log()) / 2).sum(-1).mean()
-    hard = torch.nn.functional.cross_entropy(z.double(), found.ids[1:])
+    hard = torch.nn.functional.cross_entropy(z.double(), student_trace.ids[1:])
     loss = 0.7 * 4 * soft + 0.3 * hard
     loss.backward()
-    assert float(found["loss"]) == pytest.approx(float(loss.detach()), rel=1e-5)
+    assert float(student_trace["loss"]) == pytest.approx(float(loss.detach()), rel=1e-5)
     name = "token_embedding.weight"
     grad = dict(student.named_parameters())[name].grad
-    torch.testing.assert_close(found[f"{name}.grad"], grad, rtol=1e-4, atol=1e-6)
-    assert audit(found).agrees
+    torch.testing.assert_close(student_trace[f"{name}.grad"], grad, rtol=1e-4, atol=1e-6)
+    assert audit(student_trace).agrees
     for entry in CHAPTERS:
         if entry.id not in ("compare", "over-time"):
-            receipts = build_chapter(found, entry.id, Place(token=2)).receipts
+            receipts = build_chapter(student_trace, entry.id, Place(token=2)).receipts
             assert all(receipt.agrees for receipt in receipts), entry.id
     student.zero_grad()
 
@@ -278,22 +278,22 @@ def test_a_distilled_run_is_explained_with_its_teacher(divergence: str, home: Pa
 def test_masked_tokens_are_explained_with_what_stands_behind_them(home: Path) -> None:
     run = masked(home)
     mask = run.require_tokenizer().roles()["mask_token"]
-    found = trace(run, f"the c{mask}t sat", target="the cat sat")
-    loss = found.loss
+    masked_trace = trace(run, f"the c{mask}t sat", target="the cat sat")
+    loss = masked_trace.loss
     assert loss is not None
     assert not isinstance(loss, ClassLoss)
     (place,) = loss.places.tolist()
-    expected = -found["probabilities"][place, int(loss.targets[0])].log()
-    assert float(found["loss"]) == pytest.approx(float(expected), rel=1e-5)
+    expected = -masked_trace["probabilities"][place, int(loss.targets[0])].log()
+    assert float(masked_trace["loss"]) == pytest.approx(float(expected), rel=1e-5)
     run.model.eval().zero_grad()
-    logits = run.model(found.ids[None])[0]
+    logits = run.model(masked_trace.ids[None])[0]
     torch.nn.functional.cross_entropy(logits[loss.places], loss.targets).backward()
     for name, grad in gradients_of(run.model, 1).items():
-        torch.testing.assert_close(found[f"{name}.grad"], grad, rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(masked_trace[f"{name}.grad"], grad, rtol=1e-4, atol=1e-6)
     run.model.zero_grad()
-    assert audit(found).agrees
-    drawn = trace(run, example={"text": "the quick brown fox jumps"})
-    assert "loss" in drawn.addresses()
+    assert audit(masked_trace).agrees
+    drawn_trace = trace(run, example={"text": "the quick brown fox jumps"})
+    assert "loss" in drawn_trace.addresses()
     with pytest.raises(pellucid.PellucidError, match=r"each .* hides one token"):
         trace(run, f"the {mask} sat", target="the cat sat")
     with pytest.raises(pellucid.PellucidError, match="differ at token"):
@@ -357,9 +357,9 @@ REFUSED = {
 def test_words_that_do_not_fit_are_refused(
     name: str, home: Path, opened: dict[str, Run], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    flags, why = REFUSED[name]
+    flags, reason = REFUSED[name]
     assert main(["explain", str(run_of(name, home, opened).folder), *flags]) == 2
-    assert why in " ".join(capsys.readouterr().err.split())
+    assert reason in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize(
@@ -378,8 +378,8 @@ def test_a_file_without_one_row_is_refused(
 def test_a_plain_text_says_that_its_loss_is_not_the_runs_own(
     home: Path, opened: dict[str, Run]
 ) -> None:
-    found = trace(run_of("dpo", home, opened), "say red 5")
-    notes = build_chapter(found, "loss", Place()).notes
+    text_trace = trace(run_of("dpo", home, opened), "say red 5")
+    notes = build_chapter(text_trace, "loss", Place()).notes
     assert any("trained by DPO" in note for note in notes)
 
 
@@ -389,8 +389,8 @@ def test_a_policy_is_explained_in_words_with_a_given_answer_and_with_sampled_one
     run = run_of("policy k2", home, opened)
     assert "--reward NAME" in trace(run, "say red 5").sentence.loss_note
     sampled_answer = trace(run, "say red 5", reward=REWARD).sentence.loss
-    given = trace(run, "say red 5", target="red", reward=REWARD)
-    loss = given.sentence.loss
+    policy_trace = trace(run, "say red 5", target="red", reward=REWARD)
+    loss = policy_trace.sentence.loss
     assert isinstance(sampled_answer, PolicyLoss)
     assert isinstance(loss, PolicyLoss)
     ids = run.require_tokenizer().encode("red")
@@ -405,9 +405,9 @@ def test_a_policy_is_explained_in_words_with_a_given_answer_and_with_sampled_one
         batch: Batch = task.batch(0, len(loss.rewards))
         expected = task.objective(run.model.eval(), batch.part(slice(0, 1))).total
     torch.testing.assert_close(
-        given["loss"], expected.detach() * len(loss.rewards), rtol=1e-5, atol=1e-6
+        policy_trace["loss"], expected.detach() * len(loss.rewards), rtol=1e-5, atol=1e-6
     )
-    assert audit(given).agrees
+    assert audit(policy_trace).agrees
     with pytest.raises(pellucid.PellucidError, match="the context has room"):
         trace(run, "say red 5", target="red " * 500, reward=REWARD)
 
@@ -425,12 +425,14 @@ def test_a_student_whose_teacher_is_gone_is_explained_without_it(
         return teacher_of(student)
 
     monkeypatch.setattr("pellucid.explain.losses.plain_text.teacher_of", open_teacher)
-    own = [float(trace(run, "say red 5")["loss"]) for _ in range(2)]
-    assert own[0] == own[1]
+    losses_with_teacher = [float(trace(run, "say red 5")["loss"]) for _ in range(2)]
+    assert losses_with_teacher[0] == losses_with_teacher[1]
     assert len(opened_teachers) == 1  # it is read once, not for every text
     shutil.rmtree(teacher)
-    found = trace(runs.load(run.folder), "say red 5")
-    plain = torch.nn.functional.cross_entropy(found["logits"][:-1], found.ids[1:])
-    assert float(found["loss"]) == pytest.approx(float(plain), rel=1e-6)
-    assert "does not exist" in found.sentence.loss_note
-    assert any("does not exist" in note for note in build_chapter(found, "loss", Place()).notes)
+    text_trace = trace(runs.load(run.folder), "say red 5")
+    plain = torch.nn.functional.cross_entropy(text_trace["logits"][:-1], text_trace.ids[1:])
+    assert float(text_trace["loss"]) == pytest.approx(float(plain), rel=1e-6)
+    assert "does not exist" in text_trace.sentence.loss_note
+    assert any(
+        "does not exist" in note for note in build_chapter(text_trace, "loss", Place()).notes
+    )

@@ -47,8 +47,8 @@ def published(folder: Path, kind: str, settings: str, numbers: dict[str, Any]) -
     """A model of transformers with random weights, saved with a tokenizer of bytes."""
     hf = pytest.importorskip("transformers", reason="transformers is not installed")
     torch.manual_seed(0)
-    described = getattr(hf, settings)(**numbers, attn_implementation="eager")
-    model = getattr(hf, kind)(described).eval()
+    hf_config = getattr(hf, settings)(**numbers, attn_implementation="eager")
+    model = getattr(hf, kind)(hf_config).eval()
     for parameter in model.parameters():
         # random starts are so small that all weights would be nearly even
         parameter.data += 0.1 * torch.randn_like(parameter)
@@ -65,8 +65,8 @@ def check_heads(trace: Trace, letter: str, attentions: Any, cross: str = "") -> 
     """Each head's weights are those that transformers gives."""
     for layer, expected in enumerate(attentions):
         for head in range(expected.shape[1]):
-            found = trace[f"{letter}{layer}.H{head}.{cross}weights"]
-            _close(found, expected[0, head])
+            weights = trace[f"{letter}{layer}.H{head}.{cross}weights"]
+            _close(weights, expected[0, head])
 
 
 def _close(one: Tensor, other: Tensor) -> None:
@@ -79,11 +79,11 @@ def test_heads_states_and_logits_are_those_of_transformers(kind: str, tmp_path: 
     model = published(tmp_path / "model", kind, settings, numbers)
     run = pellucid.load(tmp_path / "model")
     trace = pellucid.trace(run, "the quick fox")
-    said = model(trace.ids[None], output_attentions=True, output_hidden_states=True)
-    _close(trace["logits"], said.logits[0])
+    outputs = model(trace.ids[None], output_attentions=True, output_hidden_states=True)
+    _close(trace["logits"], outputs.logits[0])
     letter = "E" if kind.startswith("Bert") else "L"
-    check_heads(trace, letter, said.attentions)
-    for layer, state in enumerate(said.hidden_states[:-1]):
+    check_heads(trace, letter, outputs.attentions)
+    for layer, state in enumerate(outputs.hidden_states[:-1]):
         _close(trace[f"{letter}{layer}.residual"], state[0])
     for entry in CHAPTERS:
         chapter = build_chapter(
@@ -100,11 +100,11 @@ def test_the_three_attentions_of_t5_are_those_of_transformers(tmp_path: Path) ->
     source, ids = torch.tensor([[5, 9, 2, 44, 7]]), torch.tensor([[0, 8, 3]])
     run = pellucid.load(tmp_path / "model")
     trace = pellucid.trace(run.model, ids=ids, source_ids=source)
-    said = model(input_ids=source, decoder_input_ids=ids, output_attentions=True)
-    _close(trace["logits"], said.logits[0])
-    check_heads(trace, "E", said.encoder_attentions)
-    check_heads(trace, "L", said.decoder_attentions)
-    check_heads(trace, "L", said.cross_attentions, "cross.")
+    outputs = model(input_ids=source, decoder_input_ids=ids, output_attentions=True)
+    _close(trace["logits"], outputs.logits[0])
+    check_heads(trace, "E", outputs.encoder_attentions)
+    check_heads(trace, "L", outputs.decoder_attentions)
+    check_heads(trace, "L", outputs.cross_attentions, "cross.")
 
 
 @pytest.mark.parametrize("kind", ["GPT2LMHeadModel", "LlamaForCausalLM", "Gemma2ForCausalLM"])
@@ -116,13 +116,13 @@ def test_all_gradients_together_are_as_long_as_those_of_transformers(
     run = pellucid.load(tmp_path / "model")
     run.model.double()
     trace = pellucid.trace(run, "the quick fox")
-    said = model(trace.ids[None], labels=trace.ids[None], output_hidden_states=True)
-    for state in said.hidden_states[:-1]:
+    outputs = model(trace.ids[None], labels=trace.ids[None], output_hidden_states=True)
+    for state in outputs.hidden_states[:-1]:
         state.retain_grad()
-    said.loss.backward()
-    back = trace.backward()
+    outputs.loss.backward()
+    gradients = trace.backward()
     norm = torch.stack([p.grad.norm() for p in model.parameters() if p.grad is not None]).norm()
-    assert back.norm == pytest.approx(float(norm), rel=1e-6)
-    for layer, state in enumerate(said.hidden_states[:-1]):
-        _close(back[f"L{layer}.residual.grad"], state.grad[0])
-    _close(back["token_embedding.weight.grad"], model.get_input_embeddings().weight.grad)
+    assert gradients.norm == pytest.approx(float(norm), rel=1e-6)
+    for layer, state in enumerate(outputs.hidden_states[:-1]):
+        _close(gradients[f"L{layer}.residual.grad"], state.grad[0])
+    _close(gradients["token_embedding.weight.grad"], model.get_input_embeddings().weight.grad)

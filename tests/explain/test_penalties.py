@@ -86,42 +86,44 @@ def table_of(chapter: Chapter, title: str) -> dict[str, float]:
 
 
 def test_the_step_with_a_penalty_is_the_one_of_the_run(penalised: Trace) -> None:
-    found = penalised
-    l1, l2, _ = RUNS[kind_of(found)]
-    expected = next_weights_of_the_run(found)
-    moved = dict(after_update(found).model.named_parameters())
+    text_trace = penalised
+    l1, l2, _ = RUNS[kind_of(text_trace)]
+    expected = next_weights_of_the_run(text_trace)
+    next_weights = dict(after_update(text_trace).model.named_parameters())
     for name, weight in expected.items():
-        torch.testing.assert_close(moved[name].detach(), weight, rtol=1e-5, atol=1e-8)
+        torch.testing.assert_close(next_weights[name].detach(), weight, rtol=1e-5, atol=1e-8)
     for weight in (WEIGHT, OTHER):
-        torch.testing.assert_close(found[f"{weight}.next"], expected[weight], rtol=1e-5, atol=1e-8)
+        torch.testing.assert_close(
+            text_trace[f"{weight}.next"], expected[weight], rtol=1e-5, atol=1e-8
+        )
     assert bool((expected[WEIGHT] == 0).any()) == bool(l1)  # the penalty acts: exact zeros
     assert not (expected[OTHER] == 0).any()
-    settings = choose_settings(found, WEIGHT)
+    settings = choose_settings(text_trace, WEIGHT)
     # two patterns match the weight, and it pays once
     assert (settings.penalty_l1, settings.penalty_l2) == (l1, l2)
-    before, rate = found[f"{WEIGHT}.before_penalty"].double().numpy(), settings.learning_rate
+    before, rate = text_trace[f"{WEIGHT}.before_penalty"].double().numpy(), settings.learning_rate
     soft = np.sign(before) * np.maximum(np.abs(before) - rate * l1, 0) / (1 + 2 * rate * l2)
-    np.testing.assert_allclose(found[f"{WEIGHT}.next"].numpy(), soft, rtol=1e-5, atol=1e-8)
+    np.testing.assert_allclose(text_trace[f"{WEIGHT}.next"].numpy(), soft, rtol=1e-5, atol=1e-8)
     for part in ("grad", "clipped_grad", "before_penalty", "next"):
-        check = check_address(found, f"{WEIGHT}.{part}")
+        check = check_address(text_trace, f"{WEIGHT}.{part}")
         assert check.agrees, part
         assert check.numbers == before.size
-    assert found.receipt(f"{WEIGHT}.next[3, 2]").operands == (
+    assert text_trace.receipt(f"{WEIGHT}.next[3, 2]").operands == (
         (f"{WEIGHT}.before_penalty[3, 2]", float(before[3, 2])),
     )
     with pytest.raises(pellucid.PellucidError, match="there is no"):
-        found[f"{OTHER}.before_penalty"]
+        text_trace[f"{OTHER}.before_penalty"]
 
 
 def test_the_chapter_shows_the_gradient_step_then_the_proximal_step(penalised: Trace) -> None:
-    found, kind = penalised, kind_of(penalised)
+    text_trace, kind = penalised, kind_of(penalised)
     l1, l2, clip_norm = RUNS[kind]
-    new_weights = found[f"{WEIGHT}.next"]
+    new_weights = text_trace[f"{WEIGHT}.next"]
     places = [(new_weights > 0).nonzero()[0], (new_weights < 0).nonzero()[0]]
     places += [(new_weights == 0).nonzero()[0]] if l1 else []
     for row, column in (place.tolist() for place in places):
         place = Place(layer=1, weight="attention.query.weight", row=row, column=column)
-        chapter = build_chapter(found, "update", place)
+        chapter = build_chapter(text_trace, "update", place)
         ends = [
             receipt.address.partition("[")[0].rpartition(".")[2] for receipt in chapter.receipts
         ]
@@ -137,30 +139,34 @@ def test_the_chapter_shows_the_gradient_step_then_the_proximal_step(penalised: T
         name = "elastic net" if l1 and l2 else "L1" if l1 else "L2"
         text = "sets it to exactly 0" if new == 0 else "pulls it from"
         assert f"({name}) {text}" in chapter.sentence
-    apart = build_chapter(found, "update", Place(layer=1, weight="attention.key.weight"))
-    assert "the run's penalties are on other weights" in apart.notes
-    assert not table_of(apart, "the penalty")
-    assert "penalty" not in apart.sentence
+    other_chapter = build_chapter(
+        text_trace, "update", Place(layer=1, weight="attention.key.weight")
+    )
+    assert "the run's penalties are on other weights" in other_chapter.notes
+    assert not table_of(other_chapter, "the penalty")
+    assert "penalty" not in other_chapter.sentence
 
 
 def test_clipping_is_shown_when_it_acts_and_named_when_it_does_not(penalised: Trace) -> None:
-    found, (_, _, clip_norm) = penalised, RUNS[kind_of(penalised)]
-    chapter = build_chapter(found, "update", Place(layer=1, row=3, column=2))
+    text_trace, (_, _, clip_norm) = penalised, RUNS[kind_of(penalised)]
+    chapter = build_chapter(text_trace, "update", Place(layer=1, row=3, column=2))
     address = chapter.receipts[0].address.partition(".grad")[0]
-    numbers, before = table_of(chapter, "clipping"), found[f"{address}.grad"]
-    names = found.backward().norms
-    total = float(torch.cat([found[f"{name}.grad"].double().flatten() for name in names]).norm())
+    numbers, before = table_of(chapter, "clipping"), text_trace[f"{address}.grad"]
+    names = text_trace.backward().norms
+    total = float(
+        torch.cat([text_trace[f"{name}.grad"].double().flatten() for name in names]).norm()
+    )
     if clip_norm > total:
         assert not numbers
         assert "none is changed" in chapter.notes[-1]
-        assert torch.equal(found[f"{address}.clipped_grad"], before)
-        assert check_address(found, f"{address}.clipped_grad").agrees
+        assert torch.equal(text_trace[f"{address}.clipped_grad"], before)
+        assert check_address(text_trace, f"{address}.clipped_grad").agrees
         return
     assert numbers["‖g‖"] == pytest.approx(total, rel=1e-6)
     assert numbers["factor"] == pytest.approx(clip_norm / total, rel=1e-6)
     assert numbers["g"] == pytest.approx(float(before[3, 2]), rel=1e-8)
     assert numbers["g, clipped"] == pytest.approx(numbers["g"] * clip_norm / total, rel=1e-6)
-    operands = found.receipt(f"{address}.clipped_grad[3, 2]").operands
+    operands = text_trace.receipt(f"{address}.clipped_grad[3, 2]").operands
     assert [operand.address for operand in operands] == [f"{address}.grad[3, 2]", "grad_norm"]
-    clipped = torch.cat([found[f"{name}.clipped_grad"].flatten() for name in names])
+    clipped = torch.cat([text_trace[f"{name}.clipped_grad"].flatten() for name in names])
     assert float(clipped.norm()) == pytest.approx(clip_norm, rel=1e-5)

@@ -54,18 +54,18 @@ def last_digit(text: str) -> float:
 
 def assert_holds(operands: str, result: str) -> None:
     # half of the last digit, and what adding up in another order may do
-    off = abs(computed(operands) - float(result))
-    assert off <= 0.5000001 * last_digit(result) + 1e-15, (operands, result, off)
+    distance = abs(computed(operands) - float(result))
+    assert distance <= 0.5000001 * last_digit(result) + 1e-15, (operands, result, distance)
 
 
 def receipts_of(trace: Trace) -> list[Receipt]:
-    found: list[Receipt] = []
+    receipts: list[Receipt] = []
     for entry in CHAPTERS:
         try:
-            found += build_chapter(trace, entry.id, PLACE).receipts
+            receipts += build_chapter(trace, entry.id, PLACE).receipts
         except PellucidError:
             continue  # a model without a head has no chapter of words
-    return found
+    return receipts
 
 
 def plain_value(tree: dict[str, Any]) -> Expression:
@@ -77,16 +77,20 @@ def plain_value(tree: dict[str, Any]) -> Expression:
 
 def check(receipt: Receipt) -> None:
     lines = " ".join(line.strip() for line in receipt_lines(receipt))
-    said = re.search(r" = (?P<put_in>[^=]+) = (?P<result>\S+) the model has (?P<model>\S+):", lines)
-    assert said is not None, lines
-    assert_holds(said["put_in"], said["result"])
-    assert float(said["model"]) == pytest.approx(receipt.model, abs=last_digit(said["model"]))
+    spelled = re.search(
+        r" = (?P<put_in>[^=]+) = (?P<result>\S+) the model has (?P<model>\S+):", lines
+    )
+    assert spelled is not None, lines
+    assert_holds(spelled["put_in"], spelled["result"])
+    assert float(spelled["model"]) == pytest.approx(receipt.model, abs=last_digit(spelled["model"]))
 
-    told = json.loads(json.dumps(plain_receipt(receipt)))
-    assert evaluate(plain_value(told["expression"])) == pytest.approx(told["recomputed"], rel=1e-14)
-    assert told["difference"] == told["recomputed"] - told["model"]
-    assert told["agrees"] == (abs(told["difference"]) <= told["allowed"])
-    assert_holds(told["spelled"], told["shown"]["recomputed"])
+    plain = json.loads(json.dumps(plain_receipt(receipt)))
+    assert evaluate(plain_value(plain["expression"])) == pytest.approx(
+        plain["recomputed"], rel=1e-14
+    )
+    assert plain["difference"] == plain["recomputed"] - plain["model"]
+    assert plain["agrees"] == (abs(plain["difference"]) <= plain["allowed"])
+    assert_holds(plain["spelled"], plain["shown"]["recomputed"])
 
     line = format_receipt(
         receipt
@@ -123,17 +127,19 @@ def test_so_does_a_number_of_every_kind_of_address(name: str) -> None:
 def test_the_page_is_sent_the_line_that_a_terminal_shows() -> None:
     trace = traced(build(MODELS["rotary"], double=False))
     chapter = build_chapter(trace, "nudge", PLACE)
-    for sent, receipt in zip(chapter_payload(chapter)["receipts"], chapter.receipts, strict=True):
+    for sent_receipt, receipt in zip(
+        chapter_payload(chapter)["receipts"], chapter.receipts, strict=True
+    ):
         line = format_receipt(receipt)
-        assert (sent["spelled"], sent["digits"]) == (line.operands, line.digits)
-        assert_holds(sent["spelled"], line.result)
+        assert (sent_receipt["spelled"], sent_receipt["digits"]) == (line.operands, line.digits)
+        assert_holds(sent_receipt["spelled"], line.result)
 
 
 def test_a_nudge_is_written_in_the_digits_in_which_two_losses_differ() -> None:
     trace = traced(build(MODELS["rotary"], double=False))
     slope = build_chapter(trace, "nudge", PLACE).receipts[0]
-    below, above = re.findall(r"\d\.\d{9,}", format_receipt(slope).operands)[:2]
-    assert below != above
+    loss_below, loss_above = re.findall(r"\d\.\d{9,}", format_receipt(slope).operands)[:2]
+    assert loss_below != loss_above
 
 
 def test_terms_that_are_not_written_are_one_number_that_counts_them() -> None:

@@ -91,15 +91,15 @@ def test_merges_of_the_chosen_word_are_replayed(shared_data: Path, trained: Path
 def test_taking_a_head_away_changes_what_torch_says_it_changes() -> None:
     model = build(BASE)
     before = pellucid.trace(model, ids=random_ids(1, 7))
-    found = change(before, before.with_heads({(1, 2): 0.0}), 4)
+    ablation = change(before, before.with_heads({(1, 2): 0.0}), 4)
     log_p = model(before.ids[None])[0, 4].log_softmax(-1)
     model.decoder.blocks[1].attention.output.weight.data[:, 8:12] = 0
     log_q = model(before.ids[None])[0, 4].log_softmax(-1)
     kl = (log_p.exp() * (log_p - log_q)).sum()
-    assert found.kl == pytest.approx(float(kl.detach()))
-    assert found.after == pytest.approx(log_q.exp().detach()[list(found.words)].tolist())
-    assert found.kls[0] > 0
-    assert len(found.kls) == 7
+    assert ablation.kl == pytest.approx(float(kl.detach()))
+    assert ablation.after == pytest.approx(log_q.exp().detach()[list(ablation.words)].tolist())
+    assert ablation.kls[0] > 0
+    assert len(ablation.kls) == 7
     assert change(before, before).kl == 0
     other = pellucid.trace(model, ids=random_ids(1, 6, seed=2))
     with pytest.raises(pellucid.PellucidError, match="different numbers of tokens"):
@@ -110,12 +110,12 @@ def test_the_mean_of_a_head_is_its_mean_over_the_sentence() -> None:
     model = build(BASE)
     before = pellucid.trace(model, ids=random_ids(1, 7))
     after = before.with_heads({(1, 2): "mean"})
-    kept = before["L1.H2.out"].mean(0)
-    assert torch.allclose(after["L1.H2.out"], kept.expand(7, -1), atol=1e-6)
+    head_mean = before["L1.H2.out"].mean(0)
+    assert torch.allclose(after["L1.H2.out"], head_mean.expand(7, -1), atol=1e-6)
     assert torch.equal(after["L1.H1.out"], before["L1.H1.out"])
     output = model.decoder.blocks[1].attention.output.weight[:, 8:12]
-    moved = (kept - before["L1.H2.out"]) @ output.T
-    assert torch.allclose(after["L1.attention"], before["L1.attention"] + moved, atol=1e-5)
+    difference = (head_mean - before["L1.H2.out"]) @ output.T
+    assert torch.allclose(after["L1.attention"], before["L1.attention"] + difference, atol=1e-5)
     chapter = build_chapter(after, "softmax", Place(layer=1, head=2))
     assert all(receipt.agrees for receipt in chapter.receipts)
     for wrong in (math.nan, "zero"):
@@ -135,8 +135,8 @@ def test_induction_is_the_share_of_what_came_after_the_same_token() -> None:
     place = ranking.columns.index("induction")
     shares = [float(row[place].split()[1]) for row in ranking.rows]
     assert shares == sorted(shares, reverse=True)
-    alone = build_chapter(pellucid.trace(build(BASE), ids=[5, 6, 7]), "heads", Place())
-    assert any("no induction score" in note for note in alone.notes)
+    single_chapter = build_chapter(pellucid.trace(build(BASE), ids=[5, 6, 7]), "heads", Place())
+    assert any("no induction score" in note for note in single_chapter.notes)
 
 
 def test_what_a_tokenizer_does_not_know_is_named_and_nothing_is_dropped() -> None:
@@ -170,8 +170,8 @@ def test_trees_are_spelled_with_their_numbers_and_brackets() -> None:
     )
     long = Apply("sum", (Vector(tuple(map(float, range(30)))),))
     assert format_expression(Apply("div", (long, a)), 4) == "(0 + 1 + 434 (28 more)) / 2"
-    rest = Apply("sum", (a, a, a, a, Number(7.0, "90 more")))
-    assert format_expression(rest, 4) == "2 + 2 + 11 (92 more)"
+    long_sum = Apply("sum", (a, a, a, a, Number(7.0, "90 more")))
+    assert format_expression(long_sum, 4) == "2 + 2 + 11 (92 more)"
 
 
 numbers = st.floats(-5, 5).filter(lambda x: abs(x) > 1e-3).map(Number)
@@ -192,12 +192,12 @@ def test_what_is_spelled_can_be_typed_into_a_calculator(tree: Apply | Number) ->
         return
     typed = format_expression(tree, 17).replace("×", "*")
     try:
-        found = eval(typed)
+        result = eval(typed)
     except ZeroDivisionError:
         return
     scale = magnitude(tree)
     if math.isfinite(scale):
-        assert found == pytest.approx(expected, rel=1e-9, abs=1e-9 * scale)
+        assert result == pytest.approx(expected, rel=1e-9, abs=1e-9 * scale)
 
 
 @given(trees)

@@ -41,8 +41,8 @@ def test_the_command_prints_it_in_eighty_columns(
     trained: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["explain", str(trained), "the fox\n日本"]) == 0
-    out = capsys.readouterr().out
-    assert len(out.splitlines()) == 1 + 14 + 1 + 2 + 2 + len(CHAPTERS)
-    assert max(map(len, out.splitlines())) <= 80
+    printed = capsys.readouterr().out
+    assert len(printed.splitlines()) == 1 + 14 + 1 + 2 + 2 + len(CHAPTERS)
+    assert max(map(len, printed.splitlines())) <= 80
     assert main(["explain", str(trained), "the fox", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["tokens"]) == 7

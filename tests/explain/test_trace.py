@@ -33,28 +33,32 @@ def forward(found: Trace) -> Tensor:
 @pytest.mark.parametrize("name", MODELS)
 def test_each_address_holds_what_is_listed_and_torch_was_asked_for_it(name: str) -> None:
     model = build(MODELS[name])
-    found = traced(model)
-    listed = found.addresses()
-    assert {at: tuple(found[at].shape) for at in listed} == listed
-    seen = BlockRecord(model)
-    with Witness() as witness, seen:
-        logits = forward(found)
-    assert torch.equal(found["logits" if model.has_head else "final_norm"], logits)
-    for at, said in seen.tensors.items():
-        torch.testing.assert_close(found[at], said[0], rtol=1e-9, atol=1e-9)
-    of_heads = [at for at in listed if ".H" in at]  # a router has scores and weights, too
-    for at in of_heads:
-        if at.endswith(".weights"):
-            check_head(found, at.removesuffix(".weights"))
+    text_trace = traced(model)
+    shapes = text_trace.addresses()
+    assert {address: tuple(text_trace[address].shape) for address in shapes} == shapes
+    record = BlockRecord(model)
+    with Witness() as witness, record:
+        logits = forward(text_trace)
+    assert torch.equal(text_trace["logits" if model.has_head else "final_norm"], logits)
+    for address, expected_values in record.tensors.items():
+        torch.testing.assert_close(text_trace[address], expected_values[0], rtol=1e-9, atol=1e-9)
+    of_heads = [
+        address for address in shapes if ".H" in address
+    ]  # a router has scores and weights, too
+    for address in of_heads:
+        if address.endswith(".weights"):
+            check_head(text_trace, address.removesuffix(".weights"))
     squares = [w for w in witness.weights if w.shape[-2] in (7, 9)]
     attentions = dict.fromkeys(
-        (at.split(".")[0], ".cross." in at) for at in of_heads if at.endswith(".scores")
+        (address.split(".")[0], ".cross." in address)
+        for address in of_heads
+        if address.endswith(".scores")
     )
     if len(squares) == len(attentions):
-        for (layer, cross), said in zip(in_order(attentions), squares, strict=True):
-            for head, expected in enumerate(said):
-                at = f"{layer}.H{head}.{'cross.' if cross else ''}weights"
-                weights = found[at].double()
+        for (layer, cross), expected_values in zip(in_order(attentions), squares, strict=True):
+            for head, expected in enumerate(expected_values):
+                address = f"{layer}.H{head}.{'cross.' if cross else ''}weights"
+                weights = text_trace[address].double()
                 torch.testing.assert_close(weights, expected[:, : weights.shape[1]])
     else:
         assert "window" in name or name in (*WITHOUT_SOFTMAX, "alternating")
@@ -62,7 +66,7 @@ def test_each_address_holds_what_is_listed_and_torch_was_asked_for_it(name: str)
 
 def in_order(attentions: dict[tuple[str, bool], None]) -> list[tuple[str, bool]]:
     """The encoder's first, and in a layer what looks across last, as they run."""
-    return sorted(attentions, key=lambda at: (at[0][0], int(at[0][1:]), at[1]))
+    return sorted(attentions, key=lambda key: (key[0][0], int(key[0][1:]), key[1]))
 
 
 def check_head(found: Trace, at: str) -> None:
@@ -80,16 +84,16 @@ def check_head(found: Trace, at: str) -> None:
         return _close(weights @ found[f"{at}.v"], found[f"{at}.out"])
     if getattr(attention.layer, "sinks", None) is None:
         _close(weights.sum(-1), torch.ones(len(weights)).to(weights))
-    near = weights @ found[f"{at}.v"]
-    near = attention.positions.add_values(near[None, None], weights[None, None], attention.view)[
+    mixed = weights @ found[f"{at}.v"]
+    mixed = attention.positions.add_values(mixed[None, None], weights[None, None], attention.view)[
         0, 0
     ]
     if kind == "NeuralMemory":
         share = found[f"{at}.gate"][:, None]
-        near = (1 - share) * near + share * found[f"{at}.memory"]
+        mixed = (1 - share) * mixed + share * found[f"{at}.memory"]
     if f"{at}.output_gate" in found.addresses():
-        near = near * found[f"{at}.output_gate"]
-    return _close(near, found[f"{at}.out"])
+        mixed = mixed * found[f"{at}.output_gate"]
+    return _close(mixed, found[f"{at}.out"])
 
 
 def _close(one: Tensor, other: Tensor) -> None:
@@ -107,13 +111,17 @@ class BlockRecord:
     def __enter__(self) -> None:
         for letter, stack in (("E", self.model.encoder), ("L", self.model.decoder)):
             for number, block in enumerate(() if stack is None else stack.blocks):
-                at = f"{letter}{number}"
-                self._hear(block, f"{at}.residual", f"{letter}{number + 1}.residual")
-                self._hear(block.attention, f"{at}.attention.in", f"{at}.attention")
-                self._hear(block.feed_forward, f"{at}.feed_forward.in", f"{at}.feed_forward")
+                prefix = f"{letter}{number}"
+                self._hear(block, f"{prefix}.residual", f"{letter}{number + 1}.residual")
+                self._hear(block.attention, f"{prefix}.attention.in", f"{prefix}.attention")
+                self._hear(
+                    block.feed_forward, f"{prefix}.feed_forward.in", f"{prefix}.feed_forward"
+                )
                 if block.cross_attention is not None:
                     self._hear(
-                        block.cross_attention, f"{at}.cross_attention.in", f"{at}.cross_attention"
+                        block.cross_attention,
+                        f"{prefix}.cross_attention.in",
+                        f"{prefix}.cross_attention",
                     )
         self._hear(self.model.stack.final_norm, "", "final_norm")
 
@@ -130,31 +138,31 @@ class BlockRecord:
 
 @pytest.mark.parametrize("name", ["gpt2", "gemma2-2b", "t5-small", "bert-base"])
 def test_in_float32_too_every_number_is_torchs(name: str) -> None:
-    found = traced(build(TWINS[name], double=False))
-    assert torch.equal(found["logits"], forward(found))
-    torch.testing.assert_close(found["probabilities"], forward(found).softmax(-1))
-    for at in found.addresses():
-        if at.endswith(".weights"):
-            check_head(found, at.removesuffix(".weights"))
+    text_trace = traced(build(TWINS[name], double=False))
+    assert torch.equal(text_trace["logits"], forward(text_trace))
+    torch.testing.assert_close(text_trace["probabilities"], forward(text_trace).softmax(-1))
+    for address in text_trace.addresses():
+        if address.endswith(".weights"):
+            check_head(text_trace, address.removesuffix(".weights"))
 
 
 def test_scores_are_scaled_and_capped_and_biased_and_not_yet_masked() -> None:
-    found = traced(build(VARIANTS["alibi"]))
-    at = "L1.H2"
-    slopes = found.attention("decoder", 1).positions.slopes
-    far = (torch.arange(7) - torch.arange(7)[:, None]).abs()
-    _close(found[f"{at}.bias"], -slopes[2].double() * far)
-    plain = found[f"{at}.q"] @ found[f"{at}.k"].mT / 4**0.5
-    _close(found[f"{at}.scores"], plain + found[f"{at}.bias"])
+    text_trace = traced(build(VARIANTS["alibi"]))
+    prefix = "L1.H2"
+    slopes = text_trace.attention("decoder", 1).positions.slopes
+    distances = (torch.arange(7) - torch.arange(7)[:, None]).abs()
+    _close(text_trace[f"{prefix}.bias"], -slopes[2].double() * distances)
+    plain = text_trace[f"{prefix}.q"] @ text_trace[f"{prefix}.k"].mT / 4**0.5
+    _close(text_trace[f"{prefix}.scores"], plain + text_trace[f"{prefix}.bias"])
     capped = traced(build(VARIANTS["soft cap"]))
-    plain = capped[f"{at}.q"] @ capped[f"{at}.k"].mT * 0.3
-    _close(capped[f"{at}.scores"], 2 * torch.tanh(plain / 2))
+    plain = capped[f"{prefix}.q"] @ capped[f"{prefix}.k"].mT * 0.3
+    _close(capped[f"{prefix}.scores"], 2 * torch.tanh(plain / 2))
 
 
 def test_queries_are_those_that_scores_are_made_of() -> None:
-    turned = traced(build(VARIANTS["rotary"]))
-    assert not torch.allclose(turned["L0.H0.q"], turned["L0.H0.q_plain"])
-    assert torch.allclose(turned["L0.H0.q"][0], turned["L0.H0.q_plain"][0])
+    rotary_trace = traced(build(VARIANTS["rotary"]))
+    assert not torch.allclose(rotary_trace["L0.H0.q"], rotary_trace["L0.H0.q_plain"])
+    assert torch.allclose(rotary_trace["L0.H0.q"][0], rotary_trace["L0.H0.q_plain"][0])
     assert "L0.H0.q_plain" not in traced(build(VARIANTS["learned"])).addresses()
     grouped = traced(build(VARIANTS["grouped"]))
     assert torch.equal(grouped["L0.H0.k"], grouped["L0.H1.k"])
@@ -162,67 +170,69 @@ def test_queries_are_those_that_scores_are_made_of() -> None:
 
 
 def test_loss_and_surprisal_are_of_the_token_that_came() -> None:
-    found = traced(build(BASE))
-    log_p = forward(found).log_softmax(-1)
-    expected = -log_p[torch.arange(6), found.ids[1:]]
-    torch.testing.assert_close(found["surprisal"], expected)
-    torch.testing.assert_close(found["loss"], expected.mean())
+    text_trace = traced(build(BASE))
+    log_p = forward(text_trace).log_softmax(-1)
+    expected = -log_p[torch.arange(6), text_trace.ids[1:]]
+    torch.testing.assert_close(text_trace["surprisal"], expected)
+    torch.testing.assert_close(text_trace["loss"], expected.mean())
 
 
 def test_an_encoder_has_probabilities_and_no_surprisal() -> None:
-    found = traced(build(ENCODERS["bert"]))
-    assert found["E0.H1.weights"].shape == (7, 7)
-    assert found["E0.H1.mask"].all()
-    assert found["probabilities"].shape == (7, 23)
+    text_trace = traced(build(ENCODERS["bert"]))
+    assert text_trace["E0.H1.weights"].shape == (7, 7)
+    assert text_trace["E0.H1.mask"].all()
+    assert text_trace["probabilities"].shape == (7, 23)
     with pytest.raises(pellucid.PellucidError, match="An encoder sees every token"):
-        found["surprisal"]
+        text_trace["surprisal"]
 
 
 def test_an_encoder_decoder_has_three_stacks_of_attention() -> None:
-    found = traced(build(PAIRS["original"]))
-    assert found["E0.H1.weights"].shape == (9, 9)
-    assert found["L0.H1.weights"].shape == (7, 7)
-    assert found["L0.H1.cross.weights"].shape == (7, 9)
-    assert found["encoder.final_norm"].shape == (9, 16)
+    text_trace = traced(build(PAIRS["original"]))
+    assert text_trace["E0.H1.weights"].shape == (9, 9)
+    assert text_trace["L0.H1.weights"].shape == (7, 7)
+    assert text_trace["L0.H1.cross.weights"].shape == (7, 9)
+    assert text_trace["encoder.final_norm"].shape == (9, 16)
 
 
 def test_weights_in_bfloat16_and_adapters_are_followed() -> None:
     narrow = assemble(BASE, seed=0).eval().bfloat16()
-    found = traced(narrow)
-    assert found.dtype == "bfloat16"
-    assert torch.equal(found["logits"], forward(found))
-    assert found["L1.H0.weights"].sum(-1).allclose(torch.ones(7), atol=1e-2)
+    text_trace = traced(narrow)
+    assert text_trace.dtype == "bfloat16"
+    assert torch.equal(text_trace["logits"], forward(text_trace))
+    assert text_trace["L1.H0.weights"].sum(-1).allclose(torch.ones(7), atol=1e-2)
     adapted = build(BASE)
     before = traced(adapted)["L1.H0.q"]
     lora = config.LoRA(rank=2, alpha=4.0, dropout=0.5, targets=("*.query",))
     assemble_trained(adapted, lora, seed=0)
     adapted.decoder.blocks[1].attention.query.lora_up.data.fill_(0.5)
-    found = traced(adapted)
-    assert not torch.allclose(found["L1.H0.q"], before)
+    text_trace = traced(adapted)
+    assert not torch.allclose(text_trace["L1.H0.q"], before)
     adapted.eval()
-    torch.testing.assert_close(found["logits"], forward(found))
+    torch.testing.assert_close(text_trace["logits"], forward(text_trace))
 
 
 def test_one_changed_weight_changes_what_comes_after_it_and_nothing_before() -> None:
     model = build(BASE)
     before = traced(model)
-    old = {at: before[at] for at in ("L1.residual", "L1.H0.q", "L1.H0.k", "logits")}
+    old = {address: before[address] for address in ("L1.residual", "L1.H0.q", "L1.H0.k", "logits")}
     model.decoder.blocks[1].attention.query.weight.data[0, 0] += 0.5
     now = traced(model)
-    changed = {at for at, value in old.items() if not torch.equal(now[at], value)}
-    assert changed == {"L1.H0.q", "logits"}
+    changed_addresses = {
+        address for address, value in old.items() if not torch.equal(now[address], value)
+    }
+    assert changed_addresses == {"L1.H0.q", "logits"}
 
 
 def test_the_model_is_left_as_it_was() -> None:
     model = build(with_stack(dropout=0.5)).train()
     model.decoder.blocks[0].eval()
     modes = [module.training for module in model.modules()]
-    found = traced(model).with_heads({(0, 1): 0.0})
-    assert torch.equal(found["L1.H0.out"], found["L1.H0.out"])
+    text_trace = traced(model).with_heads({(0, 1): 0.0})
+    assert torch.equal(text_trace["L1.H0.out"], text_trace["L1.H0.out"])
     assert [module.training for module in model.modules()] == modes
     assert not any(module._forward_hooks for module in model.modules())
     assert not any(module._forward_pre_hooks for module in model.modules())
-    assert not found["logits"].requires_grad
+    assert not text_trace["logits"].requires_grad
 
 
 class Sizes(TorchDispatchMode):
@@ -233,53 +243,55 @@ class Sizes(TorchDispatchMode):
         self.made = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        made = func(*args, **(kwargs or {}))
-        self.made += made.numel() if isinstance(made, Tensor) else 0
-        return made
+        result = func(*args, **(kwargs or {}))
+        self.made += result.numel() if isinstance(result, Tensor) else 0
+        return result
 
 
 def test_opening_one_head_costs_the_same_however_many_layers_there_are() -> None:
     costs: list[int] = []
     for n_layers in (2, 12):
-        found = traced(build(with_stack(n_layers=n_layers), double=False), time=16)
+        text_trace = traced(build(with_stack(n_layers=n_layers), double=False), time=16)
         with Sizes() as sizes:
-            found["L1.H0.weights"]
+            text_trace["L1.H0.weights"]
         costs.append(sizes.made)
     assert costs[0] == costs[1]
 
 
 def test_only_the_stream_and_the_last_opened_layers_are_kept() -> None:
-    found = traced(build(with_stack(n_layers=12), double=False), time=16)
-    stack_pass = found.stack_pass("decoder")
+    text_trace = traced(build(with_stack(n_layers=12), double=False), time=16)
+    stack_pass = text_trace.stack_pass("decoder")
     assert [state.shape for state in stack_pass.states] == [(1, 16, 16)] * 13
     for number in range(12):
-        found[f"L{number}.H0.weights"]
-    kept = list(found._open)
-    assert kept == [("decoder", number) for number in range(4, 12)]
-    tensors = [t for record_block in found._open.values() for t in record_block.tensors.values()]
+        text_trace[f"L{number}.H0.weights"]
+    open_layers = list(text_trace._open)
+    assert open_layers == [("decoder", number) for number in range(4, 12)]
+    tensors = [
+        t for record_block in text_trace._open.values() for t in record_block.tensors.values()
+    ]
     assert max(t.numel() for t in tensors) <= 16 * 32  # no square of queries and keys, by head
 
 
 def test_a_head_without_a_say_is_a_head_whose_projection_is_zero() -> None:
     model = build(BASE)
-    found = traced(model)
-    silent = found.with_heads({(1, 2): 0.0})
+    text_trace = traced(model)
+    silent = text_trace.with_heads({(1, 2): 0.0})
     model.decoder.blocks[1].attention.output.weight.data[:, 8:12] = 0
-    _close(silent["logits"], forward(found))
+    _close(silent["logits"], forward(text_trace))
     assert not silent["L1.H2.out"].any()
-    assert torch.equal(found["L1.H2.weights"], silent["L1.H2.weights"])
-    same = traced(build(BASE)).with_heads({"L1.H2": 1.0})
-    assert torch.equal(same["logits"], found["logits"])
+    assert torch.equal(text_trace["L1.H2.weights"], silent["L1.H2.weights"])
+    unscaled = traced(build(BASE)).with_heads({"L1.H2": 1.0})
+    assert torch.equal(unscaled["logits"], text_trace["logits"])
     half = silent.with_heads({(0, 0): 0.5})
     assert len(half.scales) == 2
 
 
 def test_heads_that_look_at_an_encoder_can_be_taken_away_too() -> None:
-    found = traced(build(PAIRS["original"]))
-    silent = found.with_heads({"L0.H1.cross": 0.0, "E1.H0": 2.0})
+    text_trace = traced(build(PAIRS["original"]))
+    silent = text_trace.with_heads({"L0.H1.cross": 0.0, "E1.H0": 2.0})
     assert not silent["L0.H1.cross.out"].any()
-    _close(silent["E1.H0.out"], 2 * found["E1.H0.out"])
-    assert not torch.allclose(silent["logits"], found["logits"])
+    _close(silent["E1.H0.out"], 2 * text_trace["E1.H0.out"])
+    assert not torch.allclose(silent["logits"], text_trace["logits"])
 
 
 @pytest.mark.parametrize(
@@ -299,15 +311,15 @@ def test_an_address_that_there_is_not_is_refused_with_those_near(address: str, s
 
 def test_what_cannot_be_traced_is_refused_in_plain_words() -> None:
     model = build(BASE)
-    for given, said in (
+    for arguments, message in (
         ({}, "a bare model has no tokenizer"),
         ({"ids": [1, 99]}, "between 0 and 22"),
         ({"ids": []}, "ids of one text"),
         ({"ids": [1] * 17}, "reads at most 16"),
         ({"ids": [1], "source_ids": [1]}, "source_ids were given"),
     ):
-        with pytest.raises(pellucid.PellucidError, match=said):
-            trace(model, **given)
+        with pytest.raises(pellucid.PellucidError, match=message):
+            trace(model, **arguments)
     with pytest.raises(pellucid.PellucidError, match="no head 4"):
         traced(model).with_heads({(0, 4): 0.0})
     with pytest.raises(pellucid.PellucidError, match="no layer 2"):

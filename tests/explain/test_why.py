@@ -59,28 +59,28 @@ def close(one: float, other: float) -> bool:
 @pytest.mark.parametrize("name", sampled(TABLE, every=12))
 def test_parts_layers_sources_paths_and_tree_all_add_up(name: str) -> None:
     trace = traced(build(TABLE[name]))
-    why = trace.why()
-    difference = why.rivals.difference
-    assert close(why.total, difference)
-    assert close(sum(layer.share for layer in why.layers), difference)
-    heads = {part.name: part for part in why.parts if part.kind == "head"}
+    attribution = trace.why()
+    difference = attribution.rivals.difference
+    assert close(attribution.total, difference)
+    assert close(sum(layer.share for layer in attribution.layers), difference)
+    heads = {part.name: part for part in attribution.parts if part.kind == "head"}
     order = [(part.side, part.layer, part.cross, part.head) for part in heads.values()]
     assert order == sorted(order)
-    rows = why.source_rows()
+    rows = attribution.source_rows()
     assert rows.keys() == heads.keys()
     for head, part in heads.items():
         assert close(sum(rows[head]) + part.no_source, part.share)
         # linear attention divides by a sum that is a little larger than that of its features
         assert abs(part.no_source) < 1e-5 or name in WITHOUT_SOURCES
-    assert close(find_paths(trace, why).total, difference)
-    check_branch(grow_tree(trace, why))
+    assert close(find_paths(trace, attribution).total, difference)
+    check_branch(grow_tree(trace, attribution))
     identity = [
         Replacement(part=part, vectors=part_vectors(trace, part), places=range(len(trace.ids)))
-        for part in why.parts
+        for part in attribution.parts
         if part.kind != "constant"
     ]
-    for same in measure_differences(trace, why.rivals, [Replacement(), *identity]):
-        assert close(same, difference)
+    for measured in measure_differences(trace, attribution.rivals, [Replacement(), *identity]):
+        assert close(measured, difference)
 
 
 def check_branch(branch: Branch) -> None:
@@ -93,10 +93,13 @@ def check_branch(branch: Branch) -> None:
 
 @pytest.mark.parametrize("name", ["preset gpt2", "preset gemma2-2b", "preset bert-base", "experts"])
 def test_in_float32_too_the_parts_add_up_within_the_tolerance(name: str) -> None:
-    why = traced(build(MODELS[name], double=False)).why()
-    assert why.adds_up
-    assert why.tolerance < 1e-2
-    shifted = replace(why, parts=(*why.parts, replace(why.parts[0], share=2 * why.tolerance)))
+    attribution = traced(build(MODELS[name], double=False)).why()
+    assert attribution.adds_up
+    assert attribution.tolerance < 1e-2
+    shifted = replace(
+        attribution,
+        parts=(*attribution.parts, replace(attribution.parts[0], share=2 * attribution.tolerance)),
+    )
     assert not shifted.adds_up
 
 
@@ -105,20 +108,20 @@ def test_shares_are_what_the_equations_say() -> None:
     model = build(VARIANTS["biases"])
     model.decoder.blocks[1].attention.output.bias.normal_()
     trace = traced(model)
-    why = trace.why(3, 5, token=4)
+    attribution = trace.why(3, 5, token=4)
     state = trace["L2.residual"][4]
     norm = model.decoder.final_norm
     u = (model.head.weight[3] - model.head.weight[5]) * norm.gain
     u = (u - u.mean()) / (state.var(correction=0) + norm.eps).sqrt()
-    shares = {part.name: part.share for part in why.parts}
+    shares = {part.name: part.share for part in attribution.parts}
     output = model.decoder.blocks[1].attention.output
     head = output.weight[:, 8:12] @ trace["L1.H2.out"][4]
     assert close(shares["L1.H2"], float(u @ head))
     assert close(shares["L1.attention.output.bias"], float(u @ output.bias))
     assert close(shares["L0.feed_forward"], float(u @ trace["L0.feed_forward"][4]))
     value = trace["L1.H2.weights"][4, 2] * (output.weight[:, 8:12] @ trace["L1.H2.v"][2])
-    assert close(why.source_rows()["L1.H2"][2], float(u @ value))
-    unit = max(why.units, key=lambda unit: abs(unit.share))
+    assert close(attribution.source_rows()["L1.H2"][2], float(u @ value))
+    unit = max(attribution.units, key=lambda unit: abs(unit.share))
     assert unit.value == pytest.approx(float(trace[unit.name]))
     column = model.decoder.blocks[int(unit.name[1])].feed_forward.down.weight
     number = int(unit.name.rpartition(", ")[2][:-1])
@@ -151,11 +154,11 @@ def test_what_cannot_be_asked_is_refused_in_words() -> None:
 
 def test_a_soft_cap_is_after_the_sum_and_both_differences_are_told() -> None:
     trace = traced(build(VARIANTS["busy head"]))
-    why, cap = trace.why(), trace.model.soft_cap
-    assert why.rivals.after_cap == pytest.approx(
-        float(torch.tanh(torch.tensor(why.rivals.uncapped) / cap).diff()) * -cap
+    attribution, cap = trace.why(), trace.model.soft_cap
+    assert attribution.rivals.after_cap == pytest.approx(
+        float(torch.tanh(torch.tensor(attribution.rivals.uncapped) / cap).diff()) * -cap
     )
-    assert any("cap" in held_scales for held_scales in why.held_scales)
+    assert any("cap" in held_scales for held_scales in attribution.held_scales)
 
 
 # measured
@@ -163,26 +166,26 @@ def test_a_soft_cap_is_after_the_sum_and_both_differences_are_told() -> None:
 
 def test_a_head_set_to_zero_or_its_mean_is_the_trace_without_it() -> None:
     trace = traced(build(VARIANTS["biases"]))
-    why = trace.why()
-    for part in measure(trace, why).parts:
+    attribution = trace.why()
+    for part in measure(trace, attribution).parts:
         if ".H" not in part.name:
             continue
         for effect, scale in zip(part.effects, (0.0, "mean"), strict=False):
-            word, other = why.rivals.ids
+            word, other = attribution.rivals.ids
             logits = trace.with_heads({part.name: scale})["logits"][-1]
-            change = float(logits[word] - logits[other]) - why.rivals.difference
+            change = float(logits[word] - logits[other]) - attribution.rivals.difference
             assert close(effect.measured, change), (part.name, effect.method)
 
 
 def test_a_patch_brings_the_parts_output_from_the_contrast() -> None:
     trace = traced(build(BASE))
-    why = trace.why()
-    measurement = measure(trace, why)
+    attribution = trace.why()
+    measurement = measure(trace, attribution)
     shuffled = [int(piece) for piece in measurement.patched_pieces]
     assert sorted(shuffled) == sorted(trace.ids.tolist())
     assert shuffled != trace.ids.tolist()
     other = pellucid.trace(trace.model, ids=shuffled)
-    word, rival = why.rivals.ids
+    word, rival = attribution.rivals.ids
     assert close(
         measurement.contrast_difference,
         float(other["logits"][-1, word] - other["logits"][-1, rival]),
@@ -195,7 +198,7 @@ def test_a_patch_brings_the_parts_output_from_the_contrast() -> None:
         logits = trace.model(trace.ids[None])[0, -1]
     handle.remove()
     patched = float(logits[word] - logits[rival])
-    assert close(part.effects[3].measured, patched - why.rivals.difference)
+    assert close(part.effects[3].measured, patched - attribution.rivals.difference)
 
 
 def test_the_last_feed_forward_acts_as_its_share_says_if_no_norm_follows() -> None:
@@ -227,9 +230,9 @@ def test_where_measured_and_attributed_disagree_is_said(
 def test_an_edge_is_a_weight_times_what_the_value_adds() -> None:
     """In the last layer an edge into the last token is a reading of the head itself."""
     trace = traced(build(BASE))
-    why = trace.why()
-    rows = why.source_rows()
-    last = [edge for edge in find_paths(trace, why).edges if edge.layer == 1]
+    attribution = trace.why()
+    rows = attribution.source_rows()
+    last = [edge for edge in find_paths(trace, attribution).edges if edge.layer == 1]
     assert last
     for edge in last:
         assert edge.query == len(trace.ids) - 1

@@ -63,11 +63,11 @@ def test_greedy_is_the_argmax_of_the_decoder_that_looks_at_the_source() -> None:
 def test_sources_in_a_batch_are_written_as_each_is_alone(how: Sampling) -> None:
     model = translator()
     # each row draws by its own number: alone, a source is the first row
-    together = written(model, [SOURCES[0], *SOURCES], 12, how)
-    assert together[0] == written(model, SOURCES[:1], 12, how)[0]
+    batched = written(model, [SOURCES[0], *SOURCES], 12, how)
+    assert batched[0] == written(model, SOURCES[:1], 12, how)[0]
     if how is GREEDY:
-        assert together[1:] == [written(model, [source], 12, how)[0] for source in SOURCES]
-        assert together[1] != together[2]
+        assert batched[1:] == [written(model, [source], 12, how)[0] for source in SOURCES]
+        assert batched[1] != batched[2]
 
 
 @pytest.mark.parametrize("how", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
@@ -80,9 +80,9 @@ def test_streaming_a_translation_adds_up_to_it() -> None:
     tokenizer = train_bytes()
     model = translator(tokenizer.vocab_size)
     for seed in range(3):
-        how = replace(SAMPLED, seed=seed, max_new_tokens=12)
-        (whole,) = generate(model, tokenizer, ["to see"], how)
-        assert "".join(stream(model, tokenizer, "to see", how)) == whole.text
+        sampling = replace(SAMPLED, seed=seed, max_new_tokens=12)
+        (generated,) = generate(model, tokenizer, ["to see"], sampling)
+        assert "".join(stream(model, tokenizer, "to see", sampling)) == generated.text
 
 
 def test_an_encoder_writes_nothing() -> None:
@@ -126,14 +126,14 @@ def test_one_beam_is_greedy(seed: int, early: bool, most: int) -> None:
 def test_one_beam_is_greedy_for_an_encoder_decoder() -> None:
     model = translator(5)
     sources = [[1, 2, 3], [4, 4]]
-    found = beam_search_ids(
+    searches = beam_search_ids(
         model,
         [[1], [1]],
         Beams(n_beams=1, max_new_tokens=9),
         end_id=END,
         encoded=encode(model, sources),
     )
-    for source, (text,) in zip(sources, found, strict=True):
+    for source, (text,) in zip(sources, searches, strict=True):
         greedy = continue_ids(model, [[1]], GREEDY, encoded=encode(model, [source]))
         assert text.ids == until_the_end(greedy, 9)
 
@@ -143,29 +143,29 @@ def test_one_beam_is_greedy_for_an_encoder_decoder() -> None:
 
 def log_p(model: Transformer, prompt: list[int], ids: tuple[int, ...], **more: Any) -> float:
     """The model's own log P of `ids` after `prompt`, all read at once."""
-    whole = torch.tensor([[*prompt, *ids]])
+    all_ids = torch.tensor([[*prompt, *ids]])
     with torch.no_grad():
-        shares = torch.log_softmax(model(whole[:, :-1], **more)[0, len(prompt) - 1 :], dim=-1)
+        shares = torch.log_softmax(model(all_ids[:, :-1], **more)[0, len(prompt) - 1 :], dim=-1)
     return float(shares.gather(1, torch.tensor(ids)[:, None]).sum())
 
 
 def test_a_search_as_wide_as_there_are_texts_finds_the_best_of_all() -> None:
-    model, most = build(replace(BASE, vocab_size=4), seed=2), 4
-    open_texts = [ids for n in range(most) for ids in product((1, 2, 3), repeat=n)]
-    whole = [(*ids, END) for ids in open_texts] + list(product((1, 2, 3), repeat=most))
+    model, n_most = build(replace(BASE, vocab_size=4), seed=2), 4
+    open_texts = [ids for n in range(n_most) for ids in product((1, 2, 3), repeat=n)]
+    all_texts = [(*ids, END) for ids in open_texts] + list(product((1, 2, 3), repeat=n_most))
     for penalty in (0.0, 1.0):
         beams = Beams(
-            n_beams=4**most,
+            n_beams=4**n_most,
             n_best=5,
             length_penalty=penalty,
             early_stopping="never",
-            max_new_tokens=most,
+            max_new_tokens=n_most,
         )
-        (found,) = beam_search_ids(model, [[1]], beams, end_id=END)
-        scores = {ids: log_p(model, [1], ids) / len(ids) ** penalty for ids in whole}
-        best = sorted(whole, key=lambda ids: -scores[ids])[:5]
-        assert [text.ids for text in found] == best
-        assert [text.score for text in found] == pytest.approx([scores[ids] for ids in best])
+        (texts_found,) = beam_search_ids(model, [[1]], beams, end_id=END)
+        scores = {ids: log_p(model, [1], ids) / len(ids) ** penalty for ids in all_texts}
+        best = sorted(all_texts, key=lambda ids: -scores[ids])[:5]
+        assert [text.ids for text in texts_found] == best
+        assert [text.score for text in texts_found] == pytest.approx([scores[ids] for ids in best])
 
 
 @pytest.mark.parametrize("kind", ["rotary", "learned", "grouped", "alibi", "window"])
@@ -173,39 +173,39 @@ def test_scores_are_the_models_own_and_caches_follow_the_beams(kind: str) -> Non
     model = build(VARIANTS[kind])
     prompts = [random_ids(1, n, seed=n)[0].tolist() for n in (2, 4, 2)]
     beams = Beams(n_beams=4, n_best=4, length_penalty=0.6, max_new_tokens=9)
-    found = beam_search_ids(model, prompts, beams, end_id=END)
-    assert len({text.ids for texts in found for text in texts}) > 4
-    for prompt, texts in zip(prompts, found, strict=True):
+    searches = beam_search_ids(model, prompts, beams, end_id=END)
+    assert len({text.ids for texts in searches for text in texts}) > 4
+    for prompt, texts in zip(prompts, searches, strict=True):
         for text in texts:
             total = log_p(model, prompt, text.ids)
             assert sum(text.log_p) == pytest.approx(total)
             assert text.score == pytest.approx(total / len(text.ids) ** 0.6)
-        alone = beam_search_ids(model, [prompt], beams, end_id=END)[0]
-        assert [text.ids for text in alone] == [text.ids for text in texts]
+        single = beam_search_ids(model, [prompt], beams, end_id=END)[0]
+        assert [text.ids for text in single] == [text.ids for text in texts]
 
 
 def test_sources_are_searched_together_as_each_is_alone() -> None:
     model = translator()
     beams = Beams(n_beams=3, n_best=3, max_new_tokens=8)
     encoded = encode(model, SOURCES)
-    found = beam_search_ids(model, [[1]] * 3, beams, end_id=END, encoded=encoded)
-    for source, texts in zip(SOURCES, found, strict=True):
-        own = encode(model, [source])
-        (alone,) = beam_search_ids(model, [[1]], beams, end_id=END, encoded=own)
-        assert [text.ids for text in alone] == [text.ids for text in texts]
+    searches = beam_search_ids(model, [[1]] * 3, beams, end_id=END, encoded=encoded)
+    for source, texts in zip(SOURCES, searches, strict=True):
+        own_source = encode(model, [source])
+        (single,) = beam_search_ids(model, [[1]], beams, end_id=END, encoded=own_source)
+        assert [text.ids for text in single] == [text.ids for text in texts]
         for text in texts:
-            assert sum(text.log_p) == pytest.approx(log_p(model, [1], text.ids, encoded=own))
+            assert sum(text.log_p) == pytest.approx(log_p(model, [1], text.ids, encoded=own_source))
 
 
 def test_past_the_context_a_search_with_caches_finds_what_one_without_finds() -> None:
-    model, told = build(BASE), []
+    model, calls = build(BASE), []
     beams = Beams(n_beams=3, n_best=3, max_new_tokens=20, min_new_tokens=20)
     cached = beam_search_ids(
-        model, [[3, 4]], beams, end_id=END, when_outgrown=lambda: told.append(1)
+        model, [[3, 4]], beams, end_id=END, when_outgrown=lambda: calls.append(1)
     )
     plain = beam_search_ids(model, [[3, 4]], beams, end_id=END, cache=False)
     assert [text.ids for text in cached[0]] == [text.ids for text in plain[0]]
-    assert told == [1]
+    assert calls == [1]
 
 
 def test_texts_found_are_whole_and_leave_their_end_out() -> None:

@@ -100,9 +100,9 @@ def test_early_stopping_has_three_meanings() -> None:
     shares = [0.3, 0.69, 0.01]
     ends = [
         steps_until_done(
-            Beams(n_beams=2, early_stopping=how, max_new_tokens=12, length_penalty=2.0), shares
+            Beams(n_beams=2, early_stopping=stopping, max_new_tokens=12, length_penalty=2.0), shares
         )
-        for how in (True, False, "never")
+        for stopping in (True, False, "never")
     ]
     assert ends[0] < ends[1] <= ends[2] == 12
 
@@ -181,14 +181,18 @@ def searched(script: Script, beams: Beams) -> Search:
         parents = search.advance(torch.stack([script.after(ids) for ids in alive]))
         if search.finished:
             break
-        ways = [(*ids, token) for ids in alive for token in range(VOCAB)]
-        ways.sort(key=lambda ids: -script.total(ids))
-        going_on = [ids for ids in ways[: 2 * beams.n_beams] if ids[-1] != END][: beams.n_beams]
+        extended = [(*ids, token) for ids in alive for token in range(VOCAB)]
+        extended.sort(key=lambda ids: -script.total(ids))
+        continued = [ids for ids in extended[: 2 * beams.n_beams] if ids[-1] != END][
+            : beams.n_beams
+        ]
         alive = [
             (*alive[parent], token) for parent, token in zip(parents, search.tokens, strict=True)
         ]
-        for got, expected in zip(alive, going_on, strict=True):  # ties may be either way round
-            assert script.total(got) == pytest.approx(script.total(expected))
+        for beam_ids, expected in zip(
+            alive, continued, strict=True
+        ):  # ties may be either way round
+            assert script.total(beam_ids) == pytest.approx(script.total(expected))
     return search
 
 
@@ -221,13 +225,13 @@ def test_every_text_found_is_scored_by_its_own_probability_and_they_are_in_order
 
 def every_text(most: int) -> list[tuple[int, ...]]:
     """All texts of at most `most` tokens that end, or are as long as they may be."""
-    whole: list[tuple[int, ...]] = []
+    complete: list[tuple[int, ...]] = []
     open_ones: list[tuple[int, ...]] = [()]
     for length in range(1, most + 1):
         longer = [(*ids, token) for ids in open_ones for token in range(VOCAB)]
-        whole += [ids for ids in longer if ids[-1] == END or length == most]
+        complete += [ids for ids in longer if ids[-1] == END or length == most]
         open_ones = [ids for ids in longer if ids[-1] != END]
-    return whole
+    return complete
 
 
 @settings(max_examples=40)
@@ -235,16 +239,16 @@ def every_text(most: int) -> list[tuple[int, ...]]:
 def test_a_search_as_wide_as_there_are_texts_finds_the_best_of_all(
     table: list[list[float]], penalty: float
 ) -> None:
-    script, most = Script(table), 4
+    script, n_most = Script(table), 4
     beams = Beams(
-        n_beams=VOCAB**most,
+        n_beams=VOCAB**n_most,
         n_best=3,
         length_penalty=penalty,
         early_stopping="never",
-        max_new_tokens=most,
+        max_new_tokens=n_most,
     )
     scores = sorted(
-        (script.total(ids) / len(ids) ** penalty for ids in every_text(most)), reverse=True
+        (script.total(ids) / len(ids) ** penalty for ids in every_text(n_most)), reverse=True
     )
-    found = [text.score for text in searched(script, beams).best]
-    assert found == pytest.approx(scores[:3])
+    found_scores = [text.score for text in searched(script, beams).best]
+    assert found_scores == pytest.approx(scores[:3])

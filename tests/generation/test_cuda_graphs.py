@@ -81,10 +81,10 @@ def read(model: Any, ids: torch.Tensor) -> list[torch.Tensor]:
     """Logits after each column from the fifth on, by recorded steps."""
     reader = Reader(model)
     reader.next_logits(ids[:, :4])
-    found = [reader.next_logits(ids[:, :length]) for length in range(5, ids.shape[1] + 1)]
+    logits = [reader.next_logits(ids[:, :length]) for length in range(5, ids.shape[1] + 1)]
     assert isinstance(reader._decoder, Steps)
     assert reader._decoder._steps
-    return found
+    return logits
 
 
 @pytest.mark.parametrize("name", sorted(VARIANTS.keys() - WITHOUT))
@@ -97,20 +97,20 @@ def test_logits_are_those_of_the_model(name: str) -> None:
 
 
 def test_steps_are_recorded_once_for_each_number_of_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
+    calls: list[int] = []
 
-    def counted(compute: Any) -> Any:
-        asked.append(1)
+    def count_graphs(compute: Any) -> Any:
+        calls.append(1)
         return compute
 
-    monkeypatch.setattr(reading_module, "decoder", lambda model: graphed(model, counted))
+    monkeypatch.setattr(reading_module, "decoder", lambda model: graphed(model, count_graphs))
     model = ready(dataclasses.replace(BASE, context_length=150))
     ids = random_ids(2, 150)
     for length, logits in enumerate(read(model, ids), start=5):
         if length in (63, 64, 65, 127, 128, 129, 150):
             expected = model(ids[:, :length])[:, -1]
             assert (logits - expected).abs().max() <= 1e-5 * expected.abs().max()
-    assert len(asked) == 3  # 64 keys, 128, 150
+    assert len(calls) == 3  # 64 keys, 128, 150
 
 
 @pytest.mark.parametrize(
@@ -121,24 +121,30 @@ def test_tokens_are_those_of_the_model_past_its_context_too(
 ) -> None:
     model = ready(VARIANTS[name])
     prompts = [[3], random_ids(1, 6)[0].tolist(), random_ids(1, 11)[0].tolist()]
-    how = Sampling(temperature=1.0, top_k=9, seed=3)
-    written = [list(islice(continue_tokens(model, prompts, each), 30)) for each in (GREEDY, how)]
+    random_sampling = Sampling(temperature=1.0, top_k=9, seed=3)
+    drawn_tokens = [
+        list(islice(continue_tokens(model, prompts, settings), 30))
+        for settings in (GREEDY, random_sampling)
+    ]
     monkeypatch.setattr(reading_module, "decoder", lambda _: None)
-    plain = [list(islice(continue_tokens(model, prompts, each), 30)) for each in (GREEDY, how)]
-    assert ids_of(written) == ids_of(plain)
+    plain = [
+        list(islice(continue_tokens(model, prompts, settings), 30))
+        for settings in (GREEDY, random_sampling)
+    ]
+    assert ids_of(drawn_tokens) == ids_of(plain)
 
 
 def ids_of(texts: list[Any]) -> list[Any]:
-    return [[[one and one.token_id for one in row] for row in text] for text in texts]
+    return [[[token and token.token_id for token in row] for row in text] for text in texts]
 
 
 def test_beam_search_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     model, beams = ready(BASE), Beams(n_beams=4, n_best=4, max_new_tokens=10)
-    found = beam_search_ids(model, [[3, 4], [5, 6, 7]], beams, end_id=2)
+    searches = beam_search_ids(model, [[3, 4], [5, 6, 7]], beams, end_id=2)
     monkeypatch.setattr(reading_module, "decoder", lambda _: None)
     expected = beam_search_ids(model, [[3, 4], [5, 6, 7]], beams, end_id=2)
-    assert [[text.ids for text in one] for one in found] == [
-        [text.ids for text in one] for one in expected
+    assert [[text.ids for text in texts_found] for texts_found in searches] == [
+        [text.ids for text in texts_found] for texts_found in expected
     ]
 
 
@@ -160,10 +166,10 @@ def test_a_texts_steps_serve_the_next_and_go_with_the_model() -> None:
     assert plainly(model) is steps
     model.stack.blocks[0].feed_forward.up.weight = torch.nn.Parameter(torch.zeros(32, 16))
     assert plainly(model) is not steps
-    gone = weakref.ref(model)
+    model_reference = weakref.ref(model)
     del model, steps
     gc.collect()
-    assert gone() is None
+    assert model_reference() is None
 
 
 def test_adapters_can_be_turned_off_and_so_are_not_recorded() -> None:
@@ -180,14 +186,14 @@ def test_the_model_itself_is_asked_where_faster_code_is_turned_off(
 
 
 def test_whoever_watches_with_hooks_sees_every_token() -> None:
-    model, seen = ready(BASE), []
+    model, calls = ready(BASE), []
     ids = random_ids(1, 7)
     reader = Reader(model)
     reader.next_logits(ids[:, :4])
     reader.next_logits(ids[:, :5])
-    handle = model.stack.blocks[1].feed_forward.register_forward_hook(lambda *_: seen.append(1))
+    handle = model.stack.blocks[1].feed_forward.register_forward_hook(lambda *_: calls.append(1))
     reader.next_logits(ids[:, :6])
-    assert seen == [1]
+    assert calls == [1]
     handle.remove()
     after = reader.next_logits(ids)
     assert torch.allclose(after, model(ids)[:, -1], atol=1e-5)
@@ -197,8 +203,8 @@ def test_whoever_watches_with_hooks_sees_every_token() -> None:
 def test_a_recorded_step_gives_the_tokens_of_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     model = ready(BASE).cuda()
-    written = list(islice(continue_tokens(model, [[3], [4, 5, 6]], GREEDY), 30))
+    drawn_tokens = list(islice(continue_tokens(model, [[3], [4, 5, 6]], GREEDY), 30))
     monkeypatch.setattr(reading_module, "graphed", lambda _: None)
-    assert ids_of([written]) == ids_of(
+    assert ids_of([drawn_tokens]) == ids_of(
         [list(islice(continue_tokens(model, [[3], [4, 5, 6]], GREEDY), 30))]
     )

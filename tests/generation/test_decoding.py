@@ -72,7 +72,7 @@ def read(model: Transformer, ids: torch.Tensor) -> Iterator[tuple[torch.Tensor, 
 
 def tokens(model: Transformer, prompts: list[list[int]], how: Sampling, n: int = 30) -> list[Any]:
     return [
-        [None if one is None else one.token_id for one in row]
+        [None if token is None else token.token_id for token in row]
         for row in islice(continue_tokens(model, prompts, how), n)
     ]
 
@@ -105,11 +105,11 @@ def test_tokens_are_those_of_the_model_past_its_context_too(
 ) -> None:
     model = ready(VARIANTS[name], weights)
     prompts = [[3], random_ids(1, 6)[0].tolist(), random_ids(1, 11)[0].tolist()]
-    written = tokens(model, prompts, GREEDY)
-    drawn = tokens(model, prompts, Sampling(temperature=1.0, top_k=9, seed=3))
+    greedy_tokens = tokens(model, prompts, GREEDY)
+    random_tokens = tokens(model, prompts, Sampling(temperature=1.0, top_k=9, seed=3))
     monkeypatch.setenv("PELLUCID_NATIVE", "off")
-    assert written == tokens(model, prompts, GREEDY)
-    assert drawn == tokens(model, prompts, Sampling(temperature=1.0, top_k=9, seed=3))
+    assert greedy_tokens == tokens(model, prompts, GREEDY)
+    assert random_tokens == tokens(model, prompts, Sampling(temperature=1.0, top_k=9, seed=3))
 
 
 def test_a_model_in_float16_writes_without_compiled_code() -> None:
@@ -148,17 +148,17 @@ def test_neighbours_and_threads_do_not_change_a_bit() -> None:
     model = ready(BASE)
     ids = random_ids(3, 14)
     before = torch.get_num_threads()
-    together: list[torch.Tensor] = []
+    first_logits: list[torch.Tensor] = []
     try:
         for threads in (1, 2, 5):
             # torch reads the prompt: on some processors its products differ with the threads
             torch.set_num_threads(1)
-            later = read(model, ids)
-            written = [next(later)[0]]
+            readings = read(model, ids)
+            all_logits = [next(readings)[0]]
             torch.set_num_threads(threads)
-            written += [logits for logits, _ in later]
-            together = together or written
-            assert all(map(torch.equal, together, written))
+            all_logits += [logits for logits, _ in readings]
+            first_logits = first_logits or all_logits
+            assert all(map(torch.equal, first_logits, all_logits))
     finally:
         torch.set_num_threads(before)
 
@@ -166,43 +166,43 @@ def test_neighbours_and_threads_do_not_change_a_bit() -> None:
 def test_all_kernels_that_multiply_4_bits_give_the_same_bits() -> None:
     model = ready(BASE, "int4")
     ids = random_ids(3, 1)[:, 0]
-    made = []
+    logits_by_kernel = []
     for kernel in kernels():
         compiled = decoder(model)
         assert compiled is not None
         compiled.kernel = kernel
         caches = model.new_caches()
         compiled.make_rooms(caches, len(ids))
-        made.append(compiled.logits(ids, caches))
+        logits_by_kernel.append(compiled.logits(ids, caches))
     assert Kernel.PLAIN in kernels()
-    assert all(torch.equal(made[0], other) for other in made[1:])
+    assert all(torch.equal(logits_by_kernel[0], other) for other in logits_by_kernel[1:])
 
 
 def test_beam_search_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     model, beams = ready(BASE), Beams(n_beams=4, n_best=4, max_new_tokens=10)
     prompts = [[3, 4], [5, 6, 7]]
-    found = beam_search_ids(model, prompts, beams, end_id=2)
+    searches = beam_search_ids(model, prompts, beams, end_id=2)
     monkeypatch.setenv("PELLUCID_NATIVE", "off")
     expected = beam_search_ids(model, prompts, beams, end_id=2)
-    assert [[text.ids for text in one] for one in found] == [
-        [text.ids for text in one] for one in expected
+    assert [[text.ids for text in texts_found] for texts_found in searches] == [
+        [text.ids for text in texts_found] for texts_found in expected
     ]
 
 
 def test_whoever_watches_with_hooks_sees_every_token() -> None:
     model = ready(BASE)
     ids = random_ids(1, 12)
-    reader, seen = Reader(model), []
+    reader, calls = Reader(model), []
     reader.next_logits(ids[:, :4])
     reader.next_logits(ids[:, :5])
     layer = model.stack.blocks[1].feed_forward
-    handle = layer.register_forward_hook(lambda *_: seen.append(1) or torch.zeros(()))
+    handle = layer.register_forward_hook(lambda *_: calls.append(1) or torch.zeros(()))
     ablated = reader.next_logits(ids[:, :6])
-    assert seen == [1]
+    assert calls == [1]
     handle.remove()
-    again = Reader(model)
-    again.next_logits(ids[:, :5])
-    assert not torch.allclose(ablated, again.next_logits(ids[:, :6]))
+    new_reader = Reader(model)
+    new_reader.next_logits(ids[:, :5])
+    assert not torch.allclose(ablated, new_reader.next_logits(ids[:, :6]))
 
 
 def test_methods_put_on_a_module_are_called(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,9 +230,9 @@ def test_other_dtypes_are_the_models_own_affair() -> None:
 
 def test_id_that_is_no_token_is_refused_and_not_looked_up() -> None:
     model = ready(BASE)
-    written = continue_tokens(model, [[3], [4, 5, BASE.vocab_size, 1]], GREEDY)
+    token_rows = continue_tokens(model, [[3], [4, 5, BASE.vocab_size, 1]], GREEDY)
     with pytest.raises(IndexError):
-        list(islice(written, 4))
+        list(islice(token_rows, 4))
 
 
 def test_adapters_are_written_down_once_they_are_merged() -> None:

@@ -45,7 +45,7 @@ def test_what_is_not_finite_is_refused_by_name_now_or_where_it_is_read(top: floa
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 @pytest.mark.parametrize("top", [1.5, math.nan])
 def test_a_gpu_is_waited_for_once(top: float) -> None:
-    values, chosen = logits(top).cuda(), CHOSEN.cuda()
+    values, chosen_on_gpu = logits(top).cuda(), CHOSEN.cuda()
     with torch.cuda.device(0):
         torch.cuda.set_sync_debug_mode("error")
         try:
@@ -54,6 +54,6 @@ def test_a_gpu_is_waited_for_once(top: float) -> None:
             torch.cuda.set_sync_debug_mode("default")
     if math.isnan(top):
         with pytest.raises(NonFiniteError):
-            read_finite(chosen, values, "the logits")
+            read_finite(chosen_on_gpu, values, "the logits")
     else:
-        assert read_finite(chosen, values, "the logits") == CHOSEN.tolist()
+        assert read_finite(chosen_on_gpu, values, "the logits") == CHOSEN.tolist()

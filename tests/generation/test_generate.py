@@ -54,8 +54,8 @@ def told(
     """What a model that writes `ids` gives: streamed, whole, its ids, why it stopped."""
     model = Scripted(tokenizer.vocab_size, [ids], [1 + len(tokenizer.encode(prompt))])
     streamed = "".join(stream(model, tokenizer, prompt, how))  # type: ignore[arg-type]
-    (whole,) = generate(model, tokenizer, [prompt], how)  # type: ignore[arg-type]
-    return streamed, whole.text, whole.ids, whole.stopped
+    (generated,) = generate(model, tokenizer, [prompt], how)  # type: ignore[arg-type]
+    return streamed, generated.text, generated.ids, generated.stopped
 
 
 # -- ids
@@ -95,9 +95,9 @@ def test_the_window_ends_with_the_text_fits_the_context_and_keeps_half_of_it(
     length: int, context: int
 ) -> None:
     start = window_start(length, context)
-    seen = length - start
-    assert 1 <= seen <= context
-    assert seen >= min(length, context - context // 2)
+    n_seen = length - start
+    assert 1 <= n_seen <= context
+    assert n_seen >= min(length, context - context // 2)
     assert 0 <= window_start(length + 1, context) - start <= max(1, context // 2)
 
 
@@ -123,10 +123,10 @@ def test_dropout_is_off_while_writing() -> None:
 def test_rows_draw_independently_from_the_models_distribution() -> None:
     model = build(replace(BASE, vocab_size=6))
     n, sampling = 5000, Sampling(temperature=1.5, seed=11)
-    drawn = next(continue_ids(model, [[2, 4]] * n, sampling))
+    drawn_ids = next(continue_ids(model, [[2, 4]] * n, sampling))
     shares = torch.softmax(model(torch.tensor([[2, 4]]))[0, -1] / 1.5, dim=-1)
     expected = n * shares
-    counts = torch.bincount(torch.tensor(drawn), minlength=6)
+    counts = torch.bincount(torch.tensor(drawn_ids), minlength=6)
     assert ((counts - expected) ** 2 / expected).sum() < 20.515  # 99.9 %, 5 degrees of freedom
 
 
@@ -135,21 +135,21 @@ def test_a_prompt_in_a_batch_goes_on_as_it_does_alone(kind: str) -> None:
     model = build(VARIANTS[kind])
     lengths = (1, 9, 17, 22)
     prompts = [random_ids(1, n, seed=n)[0].tolist() for n in lengths]
-    written: list[list[int]] = [[] for _ in prompts]
+    rows: list[list[int]] = [[] for _ in prompts]
     for tokens in islice(continue_ids(model, prompts, GREEDY), LONG + max(lengths)):
-        for row, token in zip(written, tokens, strict=True):
+        for row, token in zip(rows, tokens, strict=True):
             if token is not None:
                 row.append(token)
-    for prompt, row in zip(prompts, written, strict=True):
+    for prompt, row in zip(prompts, rows, strict=True):
         assert row[:LONG] == first(LONG, model, prompt, GREEDY)
 
 
 def test_the_length_of_its_neighbours_does_not_change_what_a_row_draws() -> None:
     model = build(BASE)
     short, long = [3], random_ids(1, 12)[0].tolist()
-    together = continue_ids(model, [short, long], SAMPLED)
+    batched = continue_ids(model, [short, long], SAMPLED)
     beside_short = continue_ids(model, [short, short], SAMPLED)
-    for a, b in islice(zip(together, beside_short, strict=True), 20):
+    for a, b in islice(zip(batched, beside_short, strict=True), 20):
         assert a[0] == b[0]
 
 
@@ -163,39 +163,43 @@ def test_an_empty_list_of_ids_is_refused() -> None:
 def test_each_token_comes_with_what_the_model_itself_gave_it(how: Sampling, cache: bool) -> None:
     model = build(BASE)
     ids = random_ids(1, 3)[0].tolist()
-    for (chosen,) in islice(continue_tokens(model, [ids], how, cache=cache), LONG):
-        assert chosen is not None
+    for (token,) in islice(continue_tokens(model, [ids], how, cache=cache), LONG):
+        assert token is not None
         start = window_start(len(ids), BASE.context_length)
         log_p = model(torch.tensor([ids[start:]]))[0, -1].log_softmax(-1)
-        assert chosen.log_p == pytest.approx(log_p[chosen.token_id].item(), abs=1e-5)
-        ids = [*ids, chosen.token_id]
+        assert token.log_p == pytest.approx(log_p[token.token_id].item(), abs=1e-5)
+        ids = [*ids, token.token_id]
 
 
 def test_a_text_that_outgrows_the_context_is_told_once_and_when_it_happens() -> None:
     model = build(BASE)
     for n_prompt, cache in ((3, True), (3, False), (16, True), (20, True)):
-        told_at: list[int] = []
-        written: list[object] = []
+        outgrown_at: list[int] = []
+        tokens_so_far: list[object] = []
         tokens = continue_tokens(
             model,
             [random_ids(1, n_prompt)[0].tolist()],
             GREEDY,
             cache=cache,
-            when_outgrown=lambda told_at=told_at, written=written: told_at.append(len(written)),
+            when_outgrown=lambda outgrown_at=outgrown_at, tokens_so_far=tokens_so_far: (
+                outgrown_at.append(len(tokens_so_far))
+            ),
         )
         for token in islice(tokens, LONG):
-            written.append(token)
+            tokens_so_far.append(token)
         # the token after the context's 16 is the first that does not see the beginning
-        assert told_at == [max(0, 17 - n_prompt)]
+        assert outgrown_at == [max(0, 17 - n_prompt)]
 
 
 def test_a_text_that_fits_the_context_is_not_told_to_outgrow_it() -> None:
-    told_at: list[int] = []
-    tokens = continue_tokens(build(BASE), [[3]], GREEDY, when_outgrown=lambda: told_at.append(0))
+    outgrown_at: list[int] = []
+    tokens = continue_tokens(
+        build(BASE), [[3]], GREEDY, when_outgrown=lambda: outgrown_at.append(0)
+    )
     assert len(list(islice(tokens, 16))) == 16
-    assert told_at == []
+    assert outgrown_at == []
     next(tokens)
-    assert told_at == [0]
+    assert outgrown_at == [0]
 
 
 def test_a_large_repetition_penalty_writes_no_token_twice() -> None:
@@ -210,11 +214,11 @@ def test_a_large_repetition_penalty_writes_no_token_twice() -> None:
 
 
 def test_a_repetition_penalty_of_a_row_knows_nothing_of_its_neighbours() -> None:
-    model, how = build(BASE), replace(SAMPLED, repetition_penalty=1.7)
+    model, sampling = build(BASE), replace(SAMPLED, repetition_penalty=1.7)
     short, long = [3], random_ids(1, 12)[0].tolist()
-    together = continue_ids(model, [short, long], how)
-    alone = continue_ids(model, [short], how)
-    for a, b in islice(zip(together, alone, strict=True), 20):
+    batched = continue_ids(model, [short, long], sampling)
+    single = continue_ids(model, [short], sampling)
+    for a, b in islice(zip(batched, single, strict=True), 20):
         assert a[0] == b[0]
 
 
@@ -223,9 +227,9 @@ def test_a_repetition_penalty_of_a_row_knows_nothing_of_its_neighbours() -> None
 
 def test_streaming_adds_up_to_the_text(writer: Transformer, tokenizer: Tokenizer) -> None:
     for seed in range(2):
-        how = replace(SAMPLED, seed=seed, max_new_tokens=30, top_k=None, stop=("e", "ab"))
-        (whole,) = generate(writer, tokenizer, ["to see"], how)
-        assert "".join(stream(writer, tokenizer, "to see", how)) == whole.text
+        sampling = replace(SAMPLED, seed=seed, max_new_tokens=30, top_k=None, stop=("e", "ab"))
+        (generated,) = generate(writer, tokenizer, ["to see"], sampling)
+        assert "".join(stream(writer, tokenizer, "to see", sampling)) == generated.text
 
 
 def test_a_continuation_has_a_log_probability_for_each_of_its_ids(
@@ -239,15 +243,15 @@ def test_a_continuation_has_a_log_probability_for_each_of_its_ids(
 
 def test_no_more_tokens_than_asked_for(writer: Transformer, tokenizer: Tokenizer) -> None:
     for n in (1, 7):
-        (whole,) = generate(writer, tokenizer, ["a"], replace(GREEDY, max_new_tokens=n))
-        assert (len(whole.ids), whole.stopped) == (n, "length")
+        (generated,) = generate(writer, tokenizer, ["a"], replace(GREEDY, max_new_tokens=n))
+        assert (len(generated.ids), generated.stopped) == (n, "length")
 
 
 def test_a_batch_of_texts_is_what_each_is_alone(writer: Transformer, tokenizer: Tokenizer) -> None:
     prompts = ["", "a", "a much longer prompt than the context", "été"]
-    how = replace(GREEDY, max_new_tokens=30)
-    alone = [generate(writer, tokenizer, [prompt], how)[0] for prompt in prompts]
-    assert generate(writer, tokenizer, prompts, how) == alone
+    sampling = replace(GREEDY, max_new_tokens=30)
+    single_texts = [generate(writer, tokenizer, [prompt], sampling)[0] for prompt in prompts]
+    assert generate(writer, tokenizer, prompts, sampling) == single_texts
 
 
 def test_no_prompts_have_no_continuations(writer: Transformer, tokenizer: Tokenizer) -> None:
@@ -257,9 +261,9 @@ def test_no_prompts_have_no_continuations(writer: Transformer, tokenizer: Tokeni
 def test_an_empty_prompt_starts_from_the_begin_of_text(
     writer: Transformer, tokenizer: Tokenizer
 ) -> None:
-    (whole,) = generate(writer, tokenizer, [""], replace(GREEDY, max_new_tokens=3))
+    (generated,) = generate(writer, tokenizer, [""], replace(GREEDY, max_new_tokens=3))
     logits = writer(torch.tensor([[tokenizer.begin_id]]))[:, -1]
-    assert whole.ids[0] == choose(logits, torch.zeros(1), GREEDY).item()
+    assert generated.ids[0] == choose(logits, torch.zeros(1), GREEDY).item()
 
 
 def test_the_end_of_text_ends_it_and_is_not_shown(tokenizer: Tokenizer) -> None:
@@ -271,8 +275,8 @@ def test_the_end_of_text_ends_it_and_is_not_shown(tokenizer: Tokenizer) -> None:
 def test_rows_that_end_early_wait_for_the_others(tokenizer: Tokenizer) -> None:
     scripts = [[*tokenizer.encode(text), tokenizer.end_id] for text in ("a", "longer", "mid")]
     model = Scripted(tokenizer.vocab_size, scripts, [1, 3, 2])
-    found = generate(model, tokenizer, ["", "xy", "z"], GREEDY)  # type: ignore[arg-type]
-    assert [text.text for text in found] == ["a", "longer", "mid"]
+    texts = generate(model, tokenizer, ["", "xy", "z"], GREEDY)  # type: ignore[arg-type]
+    assert [text.text for text in texts] == ["a", "longer", "mid"]
 
 
 @pytest.mark.parametrize(
@@ -292,8 +296,8 @@ def test_a_stop_text_that_spans_tokens_is_honoured(
     tokenizer: Tokenizer, text: str, stop: tuple[str, ...], expected: str
 ) -> None:
     ids = [*tokenizer.encode(text), *tokenizer.encode(" leaks")]
-    streamed, whole, _, stopped = told(tokenizer, "p", ids, replace(GREEDY, stop=stop))
-    assert (streamed, whole, stopped) == (expected, expected, "stop")
+    streamed, full_text, _, stopped = told(tokenizer, "p", ids, replace(GREEDY, stop=stop))
+    assert (streamed, full_text, stopped) == (expected, expected, "stop")
 
 
 def until_a_stop(text: str, stops: tuple[str, ...]) -> str:
@@ -316,13 +320,15 @@ def test_nothing_of_a_stop_text_leaks_while_streaming(
 ) -> None:
     tokenizer = train_bytes()
     ids = [*tokenizer.encode(text), tokenizer.end_id]
-    streamed, whole, _, _ = told(tokenizer, "p", ids, replace(GREEDY, stop=stop, max_new_tokens=n))
-    assert streamed == whole == until_a_stop(tokenizer.decode(ids[:n]).rstrip("�"), stop)
+    streamed, full_text, _, _ = told(
+        tokenizer, "p", ids, replace(GREEDY, stop=stop, max_new_tokens=n)
+    )
+    assert streamed == full_text == until_a_stop(tokenizer.decode(ids[:n]).rstrip("�"), stop)
 
 
 def test_a_stop_text_in_the_prompt_does_not_stop(tokenizer: Tokenizer) -> None:
-    how = replace(GREEDY, stop=("\n",), max_new_tokens=3)
-    streamed, *_ = told(tokenizer, "a\nb\n", tokenizer.encode("cde"), how)
+    sampling = replace(GREEDY, stop=("\n",), max_new_tokens=3)
+    streamed, *_ = told(tokenizer, "a\nb\n", tokenizer.encode("cde"), sampling)
     assert streamed == "cde"
 
 
@@ -346,17 +352,17 @@ def test_a_stream_gives_whole_characters_only(tokenizer: Tokenizer, text: str) -
 @pytest.mark.parametrize("n", range(1, 8))
 def test_a_text_cut_inside_a_character_ends_before_it(tokenizer: Tokenizer, n: int) -> None:
     ids = tokenizer.encode("a😀é")
-    streamed, whole, written, _ = told(tokenizer, "x", ids, replace(GREEDY, max_new_tokens=n))
-    assert streamed == whole == "a😀é".encode()[:n].decode(errors="ignore")
-    assert written == tuple(ids[:n])
+    streamed, full_text, new_ids, _ = told(tokenizer, "x", ids, replace(GREEDY, max_new_tokens=n))
+    assert streamed == full_text == "a😀é".encode()[:n].decode(errors="ignore")
+    assert new_ids == tuple(ids[:n])
 
 
 @settings(max_examples=100)
 @given(ids=st.lists(st.integers(0, 257), min_size=1, max_size=12))
 def test_any_bytes_at_all_can_be_written(ids: list[int]) -> None:
     tokenizer = train_bytes()
-    streamed, whole, _, _ = told(tokenizer, "é", ids, replace(GREEDY, max_new_tokens=len(ids)))
-    assert streamed == whole
+    streamed, full_text, _, _ = told(tokenizer, "é", ids, replace(GREEDY, max_new_tokens=len(ids)))
+    assert streamed == full_text
     streamed.encode()
 
 
@@ -374,9 +380,9 @@ def test_a_model_with_more_rows_than_the_tokenizer_has_tokens_still_writes(
     tokenizer: Tokenizer,
 ) -> None:
     model = Scripted(tokenizer.vocab_size + 50, [[65, tokenizer.vocab_size + 7, 66]], [1])
-    how = replace(GREEDY, max_new_tokens=3)
-    (whole,) = generate(model, tokenizer, [""], how)  # type: ignore[arg-type]
-    assert whole.text == tokenizer.decode([65, 66])
+    sampling = replace(GREEDY, max_new_tokens=3)
+    (generated,) = generate(model, tokenizer, [""], sampling)  # type: ignore[arg-type]
+    assert generated.text == tokenizer.decode([65, 66])
 
 
 def test_half_a_character_in_a_prompt_is_refused_by_its_place(

@@ -73,9 +73,9 @@ def test_a_draft_that_is_the_model_itself_is_always_right(
 
 def test_a_draft_of_another_vocabulary_is_refused() -> None:
     small = replace(BASE, vocab_size=22)
-    how = Sampling(guesses=2, draft=build(small, double=False).eval())
+    sampling = Sampling(guesses=2, draft=build(small, double=False).eval())
     with pytest.raises(ConfigError, match="use one with the same tokenizer"):
-        next(continue_tokens(ready("float32"), [PROMPT], how))
+        next(continue_tokens(ready("float32"), [PROMPT], sampling))
 
 
 @pytest.mark.nightly
@@ -83,21 +83,23 @@ def test_two_tokens_have_the_probabilities_of_the_model_alone() -> None:
     tiny = replace(BASE, vocab_size=3)
     model, draft = (build(tiny, double=False, seed=seed).eval() for seed in (0, 1))
     n_texts = 120
-    seen = dict.fromkeys(product(range(3), repeat=2), 0)
+    n_drawn = dict.fromkeys(product(range(3), repeat=2), 0)
     for seed in range(n_texts):
-        how = Sampling(temperature=1.0, seed=seed, guesses=3, draft=draft)
+        sampling = Sampling(temperature=1.0, seed=seed, guesses=3, draft=draft)
         # the first token is not guessed: the next two are
-        _, one, two = (ids[0] for ids in islice(continue_ids(model, [[0, 1]], how), 3))
-        seen[one, two] += 1
+        _, second_id, third_id = (
+            ids[0] for ids in islice(continue_ids(model, [[0, 1]], sampling), 3)
+        )
+        n_drawn[second_id, third_id] += 1
     with torch.no_grad():
         first = model(torch.tensor([[0, 1]]))[0, -1].softmax(-1)
-        expected = dict.fromkeys(seen, 0.0)
-        for zero, one in product(range(3), repeat=2):
-            p = model(torch.tensor([[0, 1, zero]]))[0, -1].softmax(-1)
-            q = model(torch.tensor([[0, 1, zero, one]]))[0, -1].softmax(-1)
-            for two in range(3):
-                expected[one, two] += float(first[zero] * p[one] * q[two])
-    chi_squared = sum((seen[k] - n_texts * p) ** 2 / (n_texts * p) for k, p in expected.items())
+        expected = dict.fromkeys(n_drawn, 0.0)
+        for first_id, second_id in product(range(3), repeat=2):
+            p = model(torch.tensor([[0, 1, first_id]]))[0, -1].softmax(-1)
+            q = model(torch.tensor([[0, 1, first_id, second_id]]))[0, -1].softmax(-1)
+            for third_id in range(3):
+                expected[second_id, third_id] += float(first[first_id] * p[second_id] * q[third_id])
+    chi_squared = sum((n_drawn[k] - n_texts * p) ** 2 / (n_texts * p) for k, p in expected.items())
     assert chi_squared < 26.1  # 8 degrees of freedom: one draw in a thousand is above
 
 
@@ -116,11 +118,11 @@ def test_what_repeats_itself_is_guessed(caplog: pytest.LogCaptureFixture) -> Non
 
 
 def test_the_latest_repetition_is_looked_up_by_the_longest_end() -> None:
-    found = Repetitions()
-    assert found.after([1, 2, 3], 4) == []
-    assert found.after([1, 2, 3, 9, 2, 3], 4) == [9, 2, 3]
-    assert found.after([1, 2, 3, 9, 2, 3, 8, 2, 3], 2) == [8, 2]
-    assert found.after([1, 2, 3, 9, 2, 3, 8, 2, 3, 9], 1) == [2]
+    repetitions = Repetitions()
+    assert repetitions.after([1, 2, 3], 4) == []
+    assert repetitions.after([1, 2, 3, 9, 2, 3], 4) == [9, 2, 3]
+    assert repetitions.after([1, 2, 3, 9, 2, 3, 8, 2, 3], 2) == [8, 2]
+    assert repetitions.after([1, 2, 3, 9, 2, 3, 8, 2, 3, 9], 1) == [2]
 
 
 def test_a_number_of_guesses_that_cannot_be_is_refused() -> None:

@@ -52,16 +52,16 @@ def ends(found: list[list[Any]]) -> list[int]:
 
 def theirs_found(model: Any, beams: dict[str, Any], end: int, **inputs: Any) -> Any:
     n_best = beams.get("n_best", 1)
-    given = {
+    arguments = {
         "num_beams": beams["n_beams"],
         "num_return_sequences": n_best,
         "length_penalty": beams.get("length_penalty", 1.0),
         "early_stopping": beams.get("early_stopping", False),
         "min_new_tokens": beams.get("min_new_tokens", 0) or None,
     }
-    out = model.generate(
+    outputs = model.generate(
         **inputs,
-        **given,
+        **arguments,
         max_new_tokens=MOST,
         do_sample=False,
         eos_token_id=end,
@@ -69,18 +69,20 @@ def theirs_found(model: Any, beams: dict[str, Any], end: int, **inputs: Any) -> 
         output_scores=True,
         return_dict_in_generate=True,
     )
-    return out.sequences.reshape(-1, n_best, out.sequences.shape[1]), out.sequences_scores
+    return outputs.sequences.reshape(
+        -1, n_best, outputs.sequences.shape[1]
+    ), outputs.sequences_scores
 
 
 def the_same(found: list[list[Any]], sequences: Any, scores: Any, start: int, end: int) -> None:
     for texts, rows in zip(found, sequences.tolist(), strict=True):
         for text, row in zip(texts, rows, strict=True):
-            written = row[start:]
-            assert list(text.ids) == written[: len(text.ids)]
+            row_ids = row[start:]
+            assert list(text.ids) == row_ids[: len(text.ids)]
             # what theirs is filled up with is the end where the padding is 0
-            assert set(written[len(text.ids) :]) <= {end}
-    ours = [text.score for texts in found for text in texts]
-    np.testing.assert_allclose(ours, scores, rtol=2e-4, atol=1e-6)
+            assert set(row_ids[len(text.ids) :]) <= {end}
+    own_scores = [text.score for texts in found for text in texts]
+    np.testing.assert_allclose(own_scores, scores, rtol=2e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("beams", SEARCHES, ids=str)
@@ -88,38 +90,38 @@ def the_same(found: list[list[Any]], sequences: Any, scores: Any, start: int, en
 def test_beam_search_of_an_encoder_decoder_equals(
     case: str, beams: dict[str, Any], tmp_path: Path
 ) -> None:
-    theirs, ours = saved(case, tmp_path)
+    reference_model, model = saved(case, tmp_path)
     longest = max(len(source) for source in SOURCES)
     ids = torch.tensor([[*source, *[PAD] * (longest - len(source))] for source in SOURCES])
     mask = torch.tensor([[1] * len(s) + [0] * (longest - len(s)) for s in SOURCES])
-    encoded = encode(ours, SOURCES)
+    encoded = encode(model, SOURCES)
 
     def find(end: int) -> list[list[Any]]:
-        how = Beams(**beams, max_new_tokens=MOST)
-        return beam_search_ids(ours, [[PAD]] * 3, how, end_id=end, encoded=encoded)
+        search = Beams(**beams, max_new_tokens=MOST)
+        return beam_search_ids(model, [[PAD]] * 3, search, end_id=end, encoded=encoded)
 
-    chosen = ends(find(PAD))
-    assert chosen
-    for end in chosen:
-        expected = theirs_found(theirs, beams, end, input_ids=ids, attention_mask=mask)
+    end_ids = ends(find(PAD))
+    assert end_ids
+    for end in end_ids:
+        expected = theirs_found(reference_model, beams, end, input_ids=ids, attention_mask=mask)
         the_same(find(end), *expected, start=1, end=end)
 
 
 @pytest.mark.parametrize("beams", SEARCHES, ids=str)
 @pytest.mark.parametrize("case", ["gpt2", "llama"])
 def test_beam_search_of_a_decoder_equals(case: str, beams: dict[str, Any], tmp_path: Path) -> None:
-    theirs, ours, _ = both(case, tmp_path)
+    reference_model, model, _ = both(case, tmp_path)
     prompts = [[5, 9, 11], [7, 20, 4], [3, 3, 3]]
     ids = torch.tensor(prompts)
 
     def find(end: int) -> list[list[Any]]:
-        return beam_search_ids(ours, prompts, Beams(**beams, max_new_tokens=MOST), end_id=end)
+        return beam_search_ids(model, prompts, Beams(**beams, max_new_tokens=MOST), end_id=end)
 
-    chosen = ends(find(PAD))
-    assert chosen
-    for end in chosen:
+    end_ids = ends(find(PAD))
+    assert end_ids
+    for end in end_ids:
         mask = torch.ones_like(ids)
-        expected = theirs_found(theirs, beams, end, input_ids=ids, attention_mask=mask)
+        expected = theirs_found(reference_model, beams, end, input_ids=ids, attention_mask=mask)
         the_same(find(end), *expected, start=3, end=end)
 
 
@@ -128,7 +130,7 @@ def bart() -> tuple[Any, Transformer]:
     transformers = pytest.importorskip("transformers")
     quiet(transformers)
     torch.manual_seed(0)
-    theirs = transformers.BartForConditionalGeneration(
+    reference_model = transformers.BartForConditionalGeneration(
         transformers.BartConfig(
             vocab_size=29, d_model=16, encoder_layers=2, decoder_layers=2,
             max_position_embeddings=32, encoder_attention_heads=4, decoder_attention_heads=4,
@@ -151,9 +153,11 @@ def bart() -> tuple[Any, Transformer]:
         decoder=replace(encoder, cross_attention=attention),
         embedding=config.Embedding(tied=True, scaled=False), initialisation=BASE.initialisation,
     )  # fmt: skip
-    ours = assemble(model, seed=0).eval()
-    ours.load_state_dict({name: _of_bart(theirs.model, name) for name in ours.state_dict()})
-    return theirs, ours
+    own_model = assemble(model, seed=0).eval()
+    own_model.load_state_dict(
+        {name: _of_bart(reference_model.model, name) for name in own_model.state_dict()}
+    )
+    return reference_model, own_model
 
 
 _BART = (
@@ -180,8 +184,8 @@ _BART = (
 def _of_bart(theirs: Any, name: str) -> torch.Tensor:
     for ours_part, theirs_part in _BART:
         name = name.replace(ours_part, theirs_part)
-    found = theirs.state_dict()[name]
-    return found[2:] if "embed_positions" in name else found  # their first two rows are not used
+    tensor = theirs.state_dict()[name]
+    return tensor[2:] if "embed_positions" in name else tensor  # their first two rows are not used
 
 
 def saved(case: str, folder: Path) -> tuple[Any, Transformer]:
@@ -190,16 +194,16 @@ def saved(case: str, folder: Path) -> tuple[Any, Transformer]:
 
 
 def test_greedy_text_of_an_encoder_decoder_equals(tmp_path: Path) -> None:
-    theirs, ours, _ = both("t5", tmp_path)
+    reference_model, model, _ = both("t5", tmp_path)
     for source in SOURCES:
-        expected = theirs.generate(
+        expected = reference_model.generate(
             torch.tensor([source]), max_new_tokens=12, do_sample=False, eos_token_id=None
         )
         steps = continue_tokens(
-            ours, [[PAD]], Sampling(temperature=0.0), encoded=encode(ours, [source])
+            model, [[PAD]], Sampling(temperature=0.0), encoded=encode(model, [source])
         )
-        chosen = [next(steps)[0] for _ in range(12)]
-        assert [one.token_id for one in chosen if one] == expected[0, 1:].tolist()
+        tokens = [next(steps)[0] for _ in range(12)]
+        assert [token.token_id for token in tokens if token] == expected[0, 1:].tolist()
 
 
 # -- an encoder
@@ -211,10 +215,10 @@ TEXTS = ["The capital of France is [MASK].", "a [MASK] sat", "A dog runs home, n
 def bert(tmp_path: Path) -> tuple[Any, Any, Path]:
     """Their model and tokenizer, and the directory that ours is opened from."""
     transformers = pytest.importorskip("transformers")
-    theirs, _, _ = both("bert", tmp_path)
+    reference_model, _, _ = both("bert", tmp_path)
     write_bert_tokenizer(tmp_path)
     words = transformers.BertTokenizerFast.from_pretrained(tmp_path)
-    return theirs, words, tmp_path
+    return reference_model, words, tmp_path
 
 
 def test_a_text_is_framed_and_masked_as_theirs_is(bert: tuple[Any, Any, Path]) -> None:
@@ -226,27 +230,27 @@ def test_a_text_is_framed_and_masked_as_theirs_is(bert: tuple[Any, Any, Path]) -
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_masks_are_filled_equally(bert: tuple[Any, Any, Path], text: str) -> None:
-    theirs, words, folder = bert
-    given = words(text, return_tensors="pt")
+    reference_model, words, folder = bert
+    inputs = words(text, return_tensors="pt")
     with torch.no_grad():
-        shares = torch.softmax(theirs(**given).logits[0].double(), dim=-1)
+        shares = torch.softmax(reference_model(**inputs).logits[0].double(), dim=-1)
     masks = pellucid.fill(pellucid.load(folder), text, top=4).masks
-    places = (given["input_ids"][0] == words.mask_token_id).nonzero()[:, 0].tolist()
+    places = (inputs["input_ids"][0] == words.mask_token_id).nonzero()[:, 0].tolist()
     assert [mask.position for mask in masks] == places
     for mask in masks:
         expected = shares[mask.position].topk(4)
-        assert [one.token_id for one in mask.likeliest] == expected.indices.tolist()
-        got = [one.probability for one in mask.likeliest]
-        np.testing.assert_allclose(got, expected.values, rtol=1e-5)
+        assert [token.token_id for token in mask.likeliest] == expected.indices.tolist()
+        probabilities = [token.probability for token in mask.likeliest]
+        np.testing.assert_allclose(probabilities, expected.values, rtol=1e-5)
 
 
 def test_embeddings_are_equal(bert: tuple[Any, Any, Path]) -> None:
-    theirs, words, folder = bert
+    reference_model, words, folder = bert
     texts = [text.replace("[MASK]", "paris") for text in TEXTS]
-    given = words(texts, return_tensors="pt", padding=True)
+    inputs = words(texts, return_tensors="pt", padding=True)
     with torch.no_grad():
-        states = theirs.bert(**given).last_hidden_state
-    real = given["attention_mask"][..., None]
+        states = reference_model.bert(**inputs).last_hidden_state
+    real = inputs["attention_mask"][..., None]
     run = pellucid.load(folder)
     mean = ((states * real).sum(1) / real.sum(1)).numpy()
     np.testing.assert_allclose(pellucid.embed(run, texts, normalise=False), mean, atol=1e-5)

@@ -27,13 +27,13 @@ def ready(weights: Weights) -> Transformer:
 @pytest.mark.parametrize("weights", ["float32", "int4"])
 def test_each_row_has_the_tokens_and_the_numbers_of_its_text_alone(weights: Weights) -> None:
     model = ready(weights)
-    for how in (Sampling(temperature=0.0), Sampling(temperature=0.9, repetition_penalty=1.3)):
-        rows = zip(*islice(continue_tokens(model, PROMPTS, how), N), strict=True)
+    for sampling in (Sampling(temperature=0.0), Sampling(temperature=0.9, repetition_penalty=1.3)):
+        rows = zip(*islice(continue_tokens(model, PROMPTS, sampling), N), strict=True)
         for number, (prompt, row) in enumerate(zip(PROMPTS, rows, strict=True)):
-            if number and how.temperature:
+            if number and sampling.temperature:
                 continue  # alone it would be row 0, with the random numbers of row 0
-            alone = [token for (token,) in islice(continue_tokens(model, [prompt], how), N)]
-            assert list(row) == alone
+            single = [token for (token,) in islice(continue_tokens(model, [prompt], sampling), N)]
+            assert list(row) == single
 
 
 @pytest.mark.usefixtures("native")
@@ -50,11 +50,15 @@ def test_every_row_begins_at_the_first_step(monkeypatch: pytest.MonkeyPatch) -> 
 def test_without_compiled_code_the_same_tokens_come_together(
     monkeypatch: pytest.MonkeyPatch, native: None
 ) -> None:
-    model, how = ready("float32"), replace(Sampling(seed=3), top_k=9)
-    written = [[t.token_id for t in row] for row in islice(continue_tokens(model, PROMPTS, how), N)]
+    model, sampling = ready("float32"), replace(Sampling(seed=3), top_k=9)
+    compiled_rows = [
+        [t.token_id for t in row] for row in islice(continue_tokens(model, PROMPTS, sampling), N)
+    ]
     monkeypatch.setenv("PELLUCID_NATIVE", "off")
-    again = [[t.token_id for t in row] for row in islice(continue_tokens(model, PROMPTS, how), N)]
-    assert written == again
+    plain_rows = [
+        [t.token_id for t in row] for row in islice(continue_tokens(model, PROMPTS, sampling), N)
+    ]
+    assert compiled_rows == plain_rows
 
 
 def test_rows_that_began_early_wait_for_the_others() -> None:

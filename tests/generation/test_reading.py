@@ -37,8 +37,8 @@ def test_a_prompt_gives_the_logits_of_the_model(weights: Weights, length: int) -
     logits = Reader(model).next_logits(ids)
     # a long one is multiplied in bfloat16
     bound = 3e-2 if length > LONG else 1e-3
-    own = expected(model, ids)
-    assert (logits - own).abs().max() <= bound * own.abs().max()
+    own_logits = expected(model, ids)
+    assert (logits - own_logits).abs().max() <= bound * own_logits.abs().max()
 
 
 @pytest.mark.parametrize("weights", NARROW)
@@ -60,21 +60,25 @@ def test_texts_go_on_exactly_after_a_long_prompt(weights: Weights) -> None:
 
 def test_float32_is_never_rounded() -> None:
     model, ids = ready("float32"), random_ids(2, LONG + 5)
-    own = expected(model, ids)
-    assert (Reader(model).next_logits(ids) - own).abs().max() <= 1e-5 * own.abs().max()
+    own_logits = expected(model, ids)
+    assert (
+        Reader(model).next_logits(ids) - own_logits
+    ).abs().max() <= 1e-5 * own_logits.abs().max()
 
 
 def test_tokens_read_together_are_those_read_one_by_one() -> None:
     model, ids = ready("int8"), random_ids(2, 7)
     compiled = decoder(model)
     assert compiled is not None
-    together, alone = model.new_caches(), model.new_caches()
-    for caches in (together, alone):
+    caches_together, caches_alone = model.new_caches(), model.new_caches()
+    for caches in (caches_together, caches_alone):
         compiled.make_rooms(caches, 2)
-    assert compiled.read(ids[:, :-1], together)
+    assert compiled.read(ids[:, :-1], caches_together)
     for column in ids[:, :-1].T:
-        compiled.logits(column, alone)
-    one, other = (compiled.logits(ids[:, -1], caches) for caches in (together, alone))
-    assert one is not None
-    assert other is not None
-    assert torch.equal(one, other)
+        compiled.logits(column, caches_alone)
+    logits_together, logits_alone = (
+        compiled.logits(ids[:, -1], caches) for caches in (caches_together, caches_alone)
+    )
+    assert logits_together is not None
+    assert logits_alone is not None
+    assert torch.equal(logits_together, logits_alone)

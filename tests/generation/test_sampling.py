@@ -24,16 +24,16 @@ def expected_shares(
     """The distribution, one token at a time and without torch."""
     weights = [math.exp(logit / temperature) for logit in logits]
     order = sorted(range(len(logits)), key=lambda i: -weights[i])
-    kept = order[: top_k or len(order)]
-    total = sum(weights[i] for i in kept)
-    reached, chosen = 0.0, []
-    for i in kept:
-        if top_p is not None and reached >= top_p:
+    within_top_k = order[: top_k or len(order)]
+    total = sum(weights[i] for i in within_top_k)
+    share_so_far, within_top_p = 0.0, []
+    for i in within_top_k:
+        if top_p is not None and share_so_far >= top_p:
             break
-        chosen.append(i)
-        reached += weights[i] / total
-    total = sum(weights[i] for i in chosen)
-    return [weights[i] / total if i in chosen else 0.0 for i in range(len(logits))]
+        within_top_p.append(i)
+        share_so_far += weights[i] / total
+    total = sum(weights[i] for i in within_top_p)
+    return [weights[i] / total if i in within_top_p else 0.0 for i in range(len(logits))]
 
 
 def chi_squared(counts: Sequence[int], shares: Sequence[float]) -> tuple[float, int]:
@@ -61,8 +61,8 @@ def test_frequencies_match_the_distribution(
     sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p)
     n = 20_000
     uniforms = torch.rand(n, generator=torch.Generator().manual_seed(20))
-    drawn = choose(torch.tensor(LOGITS).expand(n, -1), uniforms, sampling)
-    counts = torch.bincount(drawn, minlength=len(LOGITS)).tolist()
+    drawn_ids = choose(torch.tensor(LOGITS).expand(n, -1), uniforms, sampling)
+    counts = torch.bincount(drawn_ids, minlength=len(LOGITS)).tolist()
     shares = expected_shares(LOGITS, temperature, top_k, top_p)
     assert not any(c for c, p in zip(counts, shares, strict=True) if p == 0)
     statistic, degrees = chi_squared(counts, shares)
@@ -80,31 +80,31 @@ def test_the_distribution_is_the_one_made_by_hand(
     logits: list[float], temperature: float, top_k: int | None, top_p: float | None
 ) -> None:
     sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p)
-    found = distribution(torch.tensor([logits], dtype=torch.float64), sampling)[0]
+    shares = distribution(torch.tensor([logits], dtype=torch.float64), sampling)[0]
     expected = expected_shares(logits, temperature, top_k, top_p)
-    torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64))
+    torch.testing.assert_close(shares, torch.tensor(expected, dtype=torch.float64))
 
 
 def test_a_token_is_drawn_where_the_cumulative_distribution_passes_the_number() -> None:
     logits = torch.tensor([[0.25, 0.0, 0.5, 0.25]]).log()
     for uniform, token in ((0.0, 0), (0.2499, 0), (0.2501, 2), (0.7499, 2), (0.9999, 3)):
-        drawn = choose(logits, torch.tensor([uniform]), Sampling(temperature=1.0))
-        assert drawn.tolist() == [token]
+        drawn_ids = choose(logits, torch.tensor([uniform]), Sampling(temperature=1.0))
+        assert drawn_ids.tolist() == [token]
 
 
 @pytest.mark.parametrize("uniform", [0.0, 0.5, 1 - 2**-24])
 def test_a_token_without_probability_is_never_drawn(uniform: float) -> None:
     logits = torch.tensor([[-math.inf, 1.0, -math.inf, 1.0, -math.inf]])
-    drawn = choose(logits, torch.tensor([uniform]), Sampling(temperature=1.0))
-    assert drawn.item() in (1, 3)
+    drawn_ids = choose(logits, torch.tensor([uniform]), Sampling(temperature=1.0))
+    assert drawn_ids.item() in (1, 3)
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1e-6, 1e-300])
 @pytest.mark.parametrize("scale", [1.0, 1e4])
 def test_a_vanishing_temperature_is_greedy(temperature: float, scale: float) -> None:
     logits = torch.tensor([LOGITS]) * scale
-    drawn = choose(logits, torch.tensor([0.99]), Sampling(temperature=temperature))
-    assert drawn.tolist() == [0]
+    drawn_ids = choose(logits, torch.tensor([0.99]), Sampling(temperature=temperature))
+    assert drawn_ids.tolist() == [0]
 
 
 def test_each_row_is_drawn_by_its_own_number() -> None:
@@ -115,8 +115,8 @@ def test_each_row_is_drawn_by_its_own_number() -> None:
 
 def test_a_larger_number_draws_a_later_token() -> None:
     uniforms = torch.linspace(0, 0.999, 200)
-    drawn = choose(torch.tensor(LOGITS).expand(200, -1), uniforms, Sampling(temperature=1.0))
-    assert all(a <= b for a, b in pairwise(drawn.tolist()))
+    drawn_ids = choose(torch.tensor(LOGITS).expand(200, -1), uniforms, Sampling(temperature=1.0))
+    assert all(a <= b for a, b in pairwise(drawn_ids.tolist()))
 
 
 @pytest.mark.parametrize(
@@ -151,9 +151,9 @@ def test_a_bad_value_is_refused_by_name(name: str, value: object, allowed: str) 
 
 def test_filters_come_after_the_temperature_min_p_last() -> None:
     logits = torch.tensor([[0.5, 0.3, 0.15, 0.05]], dtype=torch.float64).log()
-    for temperature, kept in ((1.0, 2), (3.0, 3), (0.2, 1)):
+    for temperature, n_kept in ((1.0, 2), (3.0, 3), (0.2, 1)):
         shares = distribution(logits, Sampling(temperature=temperature, top_k=3, min_p=0.4))
-        assert (shares > 0).sum() == kept
+        assert (shares > 0).sum() == n_kept
     # of what top-k left, min-p 0.5 keeps two, by the shares that they had among all
     shares = distribution(logits, Sampling(temperature=1.0, top_k=3, min_p=0.5))
     torch.testing.assert_close(shares[0], torch.tensor([5, 3, 0, 0]).double() / 8)

@@ -40,19 +40,23 @@ def test_the_recipe_trains_a_teacher_and_students_both_ways_and_can_be_stopped(
     assert recipe["table"](results).count("\n") == 2
     teacher, students = results["teacher"], results["students"]
     assert set(students) == {"from scratch", "distilled"}
-    for found in students.values():
-        assert [run["seed"] for run in found["runs"]] == [1, 2]
+    for student in students.values():
+        assert [run["seed"] for run in student["runs"]] == [1, 2]
         # an equal budget of the same text, in the same tokens
-        assert {run["tokens"] for run in found["runs"]} == {4 * 4 * 16}
-        assert all(run["parameters"] < teacher["parameters"] for run in found["runs"])
-        assert found["deviation"] > 0
+        assert {run["tokens"] for run in student["runs"]} == {4 * 4 * 16}
+        assert all(run["parameters"] < teacher["parameters"] for run in student["runs"])
+        assert student["deviation"] > 0
     # both ways start from the same weights, and see the same tokens
-    alone, taught = (tmp_path / "out" / f"{way}-1-1-1" for way in ("from-scratch", "distilled"))
-    assert (alone / "text/train.npy").read_bytes() == (taught / "text/train.npy").read_bytes()
+    from_scratch, distilled = (
+        tmp_path / "out" / f"{method}-1-1-1" for method in ("from-scratch", "distilled")
+    )
+    assert (from_scratch / "text/train.npy").read_bytes() == (
+        distilled / "text/train.npy"
+    ).read_bytes()
     # what is trained already is not trained again
     (tmp_path / "out" / "distilled-1-1-2.json").write_text(json.dumps({"loss_nats": 1.5}))
-    again = recipe["compare"](text, tmp_path / "out", plan)["students"]["distilled"]
-    assert again["runs"][1]["loss_nats"] == 1.5
+    second_result = recipe["compare"](text, tmp_path / "out", plan)["students"]["distilled"]
+    assert second_result["runs"][1]["loss_nats"] == 1.5
 
 
 def test_the_student_of_the_recipe_has_about_a_quarter_of_the_teachers_weights() -> None:

@@ -59,8 +59,8 @@ def test_no_text_is_on_both_sides_and_the_sides_do_not_depend_on_the_order(
     assert Counter([*train, *test]) == Counter(lines)
     assert not {*train} & {*test}
     messages.write_text("\n".join(reversed(lines)) + "\n", encoding="utf-8")
-    again = spam.parted(messages, tmp_path / "again")[1].read_text("utf-8").splitlines()
-    assert sorted(again) == sorted(test)
+    reordered = spam.parted(messages, tmp_path / "again")[1].read_text("utf-8").splitlines()
+    assert sorted(reordered) == sorted(test)
 
 
 def test_the_real_messages_are_parted_as_the_page_says(
@@ -79,12 +79,12 @@ def test_the_pretrained_and_the_new_are_taught_and_judged_alike(
     scripts["classification"].RATES = (1e-2,)
     for start in (reader.folder, None):
         place = tmp_path / f"from-{start is not None}"
-        found = scripts["classification"].compared(train, test, place, reader.folder, start, [1])
-        assert found["learning_rate"] == 1e-2
-        assert 0 <= found["f1"]["mean"] <= 1
-        made = runs.load(place / "rate-0.01-seed-1")
-        assert made.tokenizer.sha256 == reader.tokenizer.sha256
-        assert (made.config.start is None) == (start is None)
+        figures = scripts["classification"].compared(train, test, place, reader.folder, start, [1])
+        assert figures["learning_rate"] == 1e-2
+        assert 0 <= figures["f1"]["mean"] <= 1
+        trained_run = runs.load(place / "rate-0.01-seed-1")
+        assert trained_run.tokenizer.sha256 == reader.tokenizer.sha256
+        assert (trained_run.config.start is None) == (start is None)
 
 
 def test_features_without_a_weight_are_counted_out(
@@ -92,7 +92,7 @@ def test_features_without_a_weight_are_counted_out(
 ) -> None:
     spam, sparse = scripts["spam"], scripts["sparse_features"]
     train, _ = spam.parted(write_messages(tmp_path / "messages"), tmp_path)
-    begun = spam.train_classifier(
+    classifier = spam.train_classifier(
         train,
         tmp_path / "begun",
         tokenizer=reader.folder,
@@ -103,7 +103,7 @@ def test_features_without_a_weight_are_counted_out(
         model=SMALL,
     )
     left = [
-        sparse.survivors(sparse.picked(train, tmp_path / f"l1-{l1}", begun.folder, l1, 1))
+        sparse.survivors(sparse.picked(train, tmp_path / f"l1-{l1}", classifier.folder, l1, 1))
         for l1 in (0.0, 10.0)
     ]
     assert left[0] == {"features": 16, "survive": 16, "weights": 32, "zeros": 0}

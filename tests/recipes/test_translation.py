@@ -44,18 +44,22 @@ def test_words_that_were_held_out_are_turned_round_without_a_mistake(
     write = task_of(run).generate
     assert write is not None
     held_out = open_prepared(runs.RunFolder(run.folder).text).held_out
-    written = write(held_out, Beams(n_beams=n_beams))
-    assert len(written) == len(held_out) == 150
-    assert [each.text for each in written] == [each.prompt[::-1] for each in written]
-    assert all(each.references == (each.prompt[::-1],) for each in written)
+    translations = write(held_out, Beams(n_beams=n_beams))
+    assert len(translations) == len(held_out) == 150
+    assert [translation.text for translation in translations] == [
+        translation.prompt[::-1] for translation in translations
+    ]
+    assert all(
+        translation.references == (translation.prompt[::-1],) for translation in translations
+    )
 
 
 def test_the_commands_own_way_writes_the_same(run: runs.Run) -> None:
     texts = ["abc", "hgfed", "a"]
-    how = Sampling(temperature=0.0, max_new_tokens=8)
-    assert [each.text for each in runs.generate(run, texts, how)] == ["cba", "defgh", "a"]
-    found = runs.beam_search(run, texts, Beams(n_beams=1, max_new_tokens=8))
-    assert [best.text for best, *_ in found] == ["cba", "defgh", "a"]
+    greedy = Sampling(temperature=0.0, max_new_tokens=8)
+    assert [answer.text for answer in runs.generate(run, texts, greedy)] == ["cba", "defgh", "a"]
+    searches = runs.beam_search(run, texts, Beams(n_beams=1, max_new_tokens=8))
+    assert [best.text for best, *_ in searches] == ["cba", "defgh", "a"]
 
 
 def test_the_decoder_is_shown_what_it_would_have_written_one_token_late(run: runs.Run) -> None:
@@ -95,8 +99,10 @@ def test_a_decoder_alone_learns_the_same_pairs_as_one_text(tmp_path: Path) -> No
     write = task_of(run).generate
     assert write is not None
     held_out = open_prepared(runs.RunFolder(run.folder).text).held_out
-    (written,) = write(held_out.spread(1), Beams(n_beams=1, max_new_tokens=4))
-    word = written.references[0][::-1]
-    assert f"word {word} turned:" in written.prompt
-    (asked,) = runs.answer(run, f"word {word} turned:", Sampling(temperature=0.0, max_new_tokens=4))
-    assert asked.text.strip() == written.text  # evaluated from the same ids as it is asked
+    (translation,) = write(held_out.spread(1), Beams(n_beams=1, max_new_tokens=4))
+    word = translation.references[0][::-1]
+    assert f"word {word} turned:" in translation.prompt
+    (answer,) = runs.answer(
+        run, f"word {word} turned:", Sampling(temperature=0.0, max_new_tokens=4)
+    )
+    assert answer.text.strip() == translation.text  # evaluated from the same ids as it is asked

@@ -30,8 +30,12 @@ def answering(base: Path) -> Run:
 
 def held_out(run: Run) -> list[dict[str, float]]:
     """What was measured before the first update, and after the last."""
-    found = [e for e in read_events(RunFolder(run.folder).metrics) if isinstance(e, Evaluated)]
-    return [{"loss_nats": e.loss_nats, **dict(e.measures)} for e in (found[0], found[-1])]
+    evaluations = [
+        e for e in read_events(RunFolder(run.folder).metrics) if isinstance(e, Evaluated)
+    ]
+    return [
+        {"loss_nats": e.loss_nats, **dict(e.measures)} for e in (evaluations[0], evaluations[-1])
+    ]
 
 
 def test_tuning_lowers_the_loss_of_answers(answering: Run) -> None:
@@ -54,7 +58,7 @@ def test_preferences_are_learnt_from_half_of_the_pairs_to_nearly_all(answering: 
 def test_the_leash_keeps_a_policy_near_where_it_began(answering: Run) -> None:
     folder = answering.folder.parent
     file = write_rows(folder / "rows")
-    moved: dict[float, float] = {}
+    kl_by_beta: dict[float, float] = {}
     for beta in (0.0, 1.0):
         run = tune(
             folder / f"policy-{beta}",
@@ -68,8 +72,8 @@ def test_the_leash_keeps_a_policy_near_where_it_began(answering: Run) -> None:
         before, after = held_out(run)
         assert before["kl_exact"] == 0
         assert after["reward"] > before["reward"] or beta
-        moved[beta] = after["kl_exact"]
-    assert moved[1.0] < 0.5 * moved[0.0]
+        kl_by_beta[beta] = after["kl_exact"]
+    assert kl_by_beta[1.0] < 0.5 * kl_by_beta[0.0]
 
 
 def test_real_rows_are_read_and_none_is_lost_in_silence(
@@ -80,13 +84,13 @@ def test_real_rows_are_read_and_none_is_lost_in_silence(
     for objective, source in (("sft", answers), ("dpo", preferences)):
         rows = json.loads(source.read_text(encoding="utf-8"))[:24]
         file = write_rows(tmp_path / objective, rows)
-        said = ["model.context_length=512"]
-        run = tune(tmp_path / f"{objective}-run", objective, base, file, steps=1, settings=said)
+        settings = ["model.context_length=512"]
+        run = tune(tmp_path / f"{objective}-run", objective, base, file, steps=1, settings=settings)
         events = read_events(RunFolder(run.folder).metrics)
         (facts,) = (e.facts for e in events if isinstance(e, Started))
-        told = " ".join(value for name, value in facts if name in ("rows", "dropped", "truncated"))
-        assert "24 rows" in told
-        assert "examples" in told
+        text = " ".join(value for name, value in facts if name in ("rows", "dropped", "truncated"))
+        assert "24 rows" in text
+        assert "examples" in text
 
 
 def test_the_reward_on_the_page_is_the_one_that_was_measured() -> None:

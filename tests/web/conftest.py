@@ -38,15 +38,15 @@ def reading() -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """A headless Chromium."""
-    with launched() as found:
-        yield found
+    with launched() as launched_browser:
+        yield launched_browser
 
 
 @pytest.fixture(scope="module")
 def address(session: Session) -> Iterator[str]:
     """The address of a server of the session."""
-    with served(session) as there:
-        yield there
+    with served(session) as served_address:
+        yield served_address
 
 
 @pytest.fixture

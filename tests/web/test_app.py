@@ -50,9 +50,9 @@ def test_the_policy_allows_nothing_but_the_page_itself(client: TestClient) -> No
 def test_the_files_name_nothing_outside_and_nothing_inline() -> None:
     for name, file in files().items():
         text = file.content.decode()
-        outside = text.replace("http://www.w3.org/", "")
-        assert "http:" not in outside, name
-        assert "https:" not in outside, name
+        own_text = text.replace("http://www.w3.org/", "")
+        assert "http:" not in own_text, name
+        assert "https:" not in own_text, name
         assert "eval(" not in text, name
         assert "innerHTML" not in text, name
         if name == "index.html":
@@ -69,21 +69,23 @@ def test_no_path_leads_out_of_the_pages_folder(client: TestClient, path: str) ->
 
 
 def test_a_question_is_answered_and_packed(client: TestClient, reading: Any) -> None:
-    asked = {"kind": "overview", "reading": reading}
-    response = client.post("/ask", json=asked, headers={"accept-encoding": "gzip"})
+    question = {"kind": "overview", "reading": reading}
+    response = client.post("/ask", json=question, headers={"accept-encoding": "gzip"})
     assert response.status_code == 200
     assert response.headers["content-encoding"] == "gzip"
     assert response.json()["pieces"][1] == "t"
 
 
 def test_the_first_paint_stays_small(client: TestClient, reading: Any) -> None:
-    sent = 0
-    own = [name for name in files() if not name.startswith(("learn/", "index."))]
-    for name in ("", *own):
-        sent += len(gzip.compress(client.get(f"/{name}").content, 5))
-    for kind, more in (("overview", {}), ("prediction", {}), ("chapter", {"chapter": "tokens"})):
-        sent += len(client.post("/ask", json={"kind": kind, "reading": reading, **more}).content)
-    assert sent <= 300_000
+    n_bytes = 0
+    names = [name for name in files() if not name.startswith(("learn/", "index."))]
+    for name in ("", *names):
+        n_bytes += len(gzip.compress(client.get(f"/{name}").content, 5))
+    for kind, fields in (("overview", {}), ("prediction", {}), ("chapter", {"chapter": "tokens"})):
+        n_bytes += len(
+            client.post("/ask", json={"kind": kind, "reading": reading, **fields}).content
+        )
+    assert n_bytes <= 300_000
 
 
 def test_what_is_refused_is_a_sentence(client: TestClient, reading: Any) -> None:
@@ -119,18 +121,18 @@ def test_a_failure_of_ours_is_said_without_its_inside(
 def test_another_host_another_origin_and_no_origin_are_refused(
     session: Session, reading: Any
 ) -> None:
-    asked = {"kind": "runs"}
+    question = {"kind": "runs"}
     page = app(session)
     rebound = TestClient(page, base_url="http://evil.example:7357")
     assert rebound.get("/").status_code == 403
     foreign = TestClient(page, base_url=HERE, headers={"origin": "http://evil.example"})
-    assert foreign.post("/ask", json=asked).status_code == 403
-    nobody = TestClient(page, base_url=HERE)
-    assert nobody.post("/ask", json=asked).status_code == 403
+    assert foreign.post("/ask", json=question).status_code == 403
+    without_origin = TestClient(page, base_url=HERE)
+    assert without_origin.post("/ask", json=question).status_code == 403
     other_port = TestClient(page, base_url=HERE, headers={"origin": "http://127.0.0.1:9"})
-    assert other_port.post("/ask", json=asked).status_code == 403
-    own = TestClient(page, base_url=HERE, headers={"origin": HERE})
-    assert own.post("/ask", json=asked).status_code == 200
+    assert other_port.post("/ask", json=question).status_code == 403
+    same_origin = TestClient(page, base_url=HERE, headers={"origin": HERE})
+    assert same_origin.post("/ask", json=question).status_code == 200
 
 
 def test_with_a_token_only_who_has_it_may_ask(session: Session) -> None:
@@ -147,11 +149,11 @@ def test_with_a_token_only_who_has_it_may_ask(session: Session) -> None:
 def test_too_many_at_once_are_told_to_wait(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    go, inside = threading.Event(), threading.Semaphore(0)
+    release, n_inside = threading.Event(), threading.Semaphore(0)
 
     def slow(ask: Any) -> bytes:
-        inside.release()
-        go.wait(20)
+        n_inside.release()
+        release.wait(20)
         return b"{}"
 
     monkeypatch.setattr(session, "answer", slow)
@@ -172,9 +174,9 @@ def test_too_many_at_once_are_told_to_wait(
             for _ in range(MAX_REQUESTS):
                 group.start_soon(one, client)
             for _ in range(MAX_REQUESTS):
-                await anyio.to_thread.run_sync(inside.acquire)
+                await anyio.to_thread.run_sync(n_inside.acquire)
             await one(client)
-            go.set()
+            release.set()
 
     anyio.run(many)
     assert statuses[0] == 503
@@ -199,9 +201,9 @@ def test_a_question_that_was_taken_back_stops_its_work(
         return b"{}"
 
     monkeypatch.setattr(session, "answer", layer_after_layer)
-    said = json.dumps({"kind": "overview", "reading": reading}).encode()
-    sent: list[Any] = []
-    queue = [{"type": "http.request", "body": said, "more_body": False}]
+    question = json.dumps({"kind": "overview", "reading": reading}).encode()
+    messages: list[Any] = []
+    queue = [{"type": "http.request", "body": question, "more_body": False}]
 
     async def receive() -> Any:
         if queue:
@@ -211,7 +213,7 @@ def test_a_question_that_was_taken_back_stops_its_work(
         return {"type": "http.disconnect"}
 
     async def send(message: Any) -> None:
-        sent.append(message)
+        messages.append(message)
 
     scope = {
         "type": "http", "method": "POST", "path": "/ask", "raw_path": b"/ask", "query_string": b"",
@@ -226,14 +228,14 @@ def test_a_question_that_was_taken_back_stops_its_work(
 
     anyio.run(run)
     assert ended.is_set()
-    assert sent[0]["status"] == 499
+    assert messages[0]["status"] == 499
 
 
 def test_a_port_in_use_is_said_and_without_one_another_is_taken(session: Session) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
+    with socket.socket() as taken_socket:
+        taken_socket.bind(("127.0.0.1", 0))
+        taken_socket.listen()
+        port = taken_socket.getsockname()[1]
         with pytest.raises(PellucidError, match=f"port {port} is in use"):
             serve(session, port=port)
     with pytest.raises(PellucidError, match="from 0 to 65535"):

@@ -32,14 +32,14 @@ def test_the_probabilities_on_the_page_are_torchs(opened: Open, session: Session
     page = opened("#t=3")
     read = trace(session.shelf.load("run0"), SENTENCE)
     p = read["logits"][3].double().softmax(-1)
-    shown = page.eval_on_selector_all(
+    bars = page.eval_on_selector_all(
         "#prediction .likely tbody tr",
         """rows => rows.map(r =>
             [+r.querySelector('th').dataset.id, +r.querySelector('td.number').dataset.p])""",
     )
-    assert len(shown) == 10
-    assert [token for token, _ in shown] == p.topk(10).indices.tolist()
-    for token, share in shown:
+    assert len(bars) == 10
+    assert [token for token, _ in bars] == p.topk(10).indices.tolist()
+    for token, share in bars:
         assert share == pytest.approx(float(p[token]), rel=1e-5)
 
 
@@ -52,17 +52,17 @@ def test_temperature_top_k_and_top_p_are_redrawn_as_torch_would(
     before = ranked.values.cumsum(0) - ranked.values
     # of the nine likeliest, those that reach half of what the nine have together
     half = 0.5 * float(ranked.values[:9].sum())
-    kept = int(((before < half) & (torch.arange(len(p)) < 9)).sum())
-    mass = float(ranked.values[:kept].sum())
+    n_kept = int(((before < half) & (torch.arange(len(p)) < 9)).sum())
+    mass = float(ranked.values[:n_kept].sum())
     shares = page.eval_on_selector_all(
         "#prediction [data-p]", "cells => cells.map(c => +c.dataset.p)"
     )
-    wanted = [float(v) / mass for v in ranked.values[:kept]] + [0.0] * (10 - kept)
-    assert shares == pytest.approx(wanted[:10], rel=1e-5)
+    expected_shares = [float(v) / mass for v in ranked.values[:n_kept]] + [0.0] * (10 - n_kept)
+    assert shares == pytest.approx(expected_shares[:10], rel=1e-5)
     cut = page.inner_text("#prediction .cut")
-    assert f"{kept} tokens are left" in cut
-    said = float(re.findall(r"([\d.]+) %", cut)[0])
-    assert said == pytest.approx((1 - mass) * 100, abs=0.06)
+    assert f"{n_kept} tokens are left" in cut
+    cut_percent = float(re.findall(r"([\d.]+) %", cut)[0])
+    assert cut_percent == pytest.approx((1 - mass) * 100, abs=0.06)
     # all of the vocabulary again, the tail included
     page.fill("#slider-k", "0")
     page.fill("#slider-p", "1")
@@ -78,10 +78,10 @@ def test_every_receipt_of_a_chapter_agrees_with_python_and_with_the_model(
     page = opened(f"#chapter={chapter}&l=1&h=1&t=4&o=2")
     run = session.shelf.load("run0")
     place = Place(token=4, other=2, layer=1, head=1)
-    told = build_chapter(trace(run, SENTENCE), chapter, place)
+    built_chapter = build_chapter(trace(run, SENTENCE), chapter, place)
     cards = page.query_selector_all("#focus .receipt")
-    assert len(cards) == len(told.receipts)
-    for card, receipt in zip(cards, told.receipts, strict=True):
+    assert len(cards) == len(built_chapter.receipts)
+    for card, receipt in zip(cards, built_chapter.receipts, strict=True):
         exact = {
             name: float(card.query_selector(f"[data-number={name}]").get_attribute("data-exact"))
             for name in ("found", "model")
@@ -102,27 +102,27 @@ def test_a_perturbed_weight_changes_the_page_and_its_receipts_still_tick(
     model = session.shelf.load("run0").model
     assert model.decoder is not None
     weight = model.decoder.blocks[1].attention.query.weight
-    kept = weight.detach().clone()
+    old_weight = weight.detach().clone()
     try:
         with torch.no_grad():
             weight.add_(0.5)
         session._read.clear()  # pyright: ignore[reportPrivateUsage]
-        again = opened("#chapter=scores&l=1&h=1&t=4&o=2")
-        after = again.get_attribute("[data-number=model]", "data-exact")
+        reopened = opened("#chapter=scores&l=1&h=1&t=4&o=2")
+        after = reopened.get_attribute("[data-number=model]", "data-exact")
         assert float(after) != pytest.approx(float(before), rel=1e-3)
-        assert again.query_selector_all(".receipt.differs") == []
+        assert reopened.query_selector_all(".receipt.differs") == []
         read = trace(session.shelf.load("run0"), SENTENCE)
         assert float(after) == pytest.approx(float(read["L1.H1.scores"][4, 2]), rel=1e-6)
-        again.wait_for_load_state("networkidle")
+        reopened.wait_for_load_state("networkidle")
     finally:
         with torch.no_grad():
-            weight.copy_(kept)
+            weight.copy_(old_weight)
         session._read.clear()  # pyright: ignore[reportPrivateUsage]
 
 
 def test_a_receipt_that_does_not_come_out_says_that_it_differs(opened: Open) -> None:
     page = opened()
-    shown = page.evaluate("""async () => {
+    words_of_receipt = page.evaluate("""async () => {
         const { receipt } = await import('./receipt.js');
         const expression = { op: 'div', of: [{ value: 1 }, { value: 3 }] };
         const said = { title: 't', formula: 'f', expression, model: 0.334, tolerance: 1e-5,
@@ -131,16 +131,16 @@ def test_a_receipt_that_does_not_come_out_says_that_it_differs(opened: Open) -> 
         const card = receipt(said);
         return [card.className, card.querySelector('.verdict').textContent];
     }""")
-    assert shown == ["receipt differs", "≠differs: bfloat16"]
+    assert words_of_receipt == ["receipt differs", "≠differs: bfloat16"]
 
 
 def test_the_pages_arithmetic_is_pythons(opened: Open) -> None:
     page = opened()
     xs = [-7.0, -3.0, -2.6, -2.4, -1.0, -1e-9, 0.0, 0.3, 1.7, 2.499, 2.501, 5.9, 6.1]
-    found = page.evaluate(
+    values = page.evaluate(
         "async xs => { const { erf } = await import('./expression.js'); return xs.map(erf); }", xs
     )
-    assert found == pytest.approx([math.erf(x) for x in xs], rel=1e-13, abs=1e-15)
+    assert values == pytest.approx([math.erf(x) for x in xs], rel=1e-13, abs=1e-15)
     tree = {"op": "sum", "of": [{"values": [1e16, 1.0, -1e16, 3.0]}]}
     total = page.evaluate("async t => (await import('./expression.js')).value(t)", tree)
     assert total == 4.0
@@ -148,16 +148,16 @@ def test_the_pages_arithmetic_is_pythons(opened: Open) -> None:
 
 def test_a_sentence_that_is_typed_is_read_once_the_typing_pauses(opened: Open) -> None:
     page = opened()
-    asked: list[str] = []
+    bodies: list[str] = []
     page.on(
-        "request", lambda r: asked.append(r.post_data or "") if r.url.endswith("/ask") else None
+        "request", lambda r: bodies.append(r.post_data or "") if r.url.endswith("/ask") else None
     )
     page.click("#sentence")
     page.keyboard.press("Control+a")
     page.keyboard.type("a dog", delay=20)
     until(page, "document.querySelectorAll('.token').length === 6")
     settled(page)
-    sentences = {re.findall(r'"sentence":"([^"]*)"', body)[0] for body in asked}
+    sentences = {re.findall(r'"sentence":"([^"]*)"', body)[0] for body in bodies}
     assert sentences == {"a dog"}  # none of the halves
     assert "s=a+dog" in page.url
 
@@ -183,9 +183,11 @@ def test_the_way_back_is_on_the_rail_and_a_weight_can_be_chosen(
     page.wait_for_selector("[data-chapter=backward][aria-current=step]")
     page.wait_for_selector("[data-gradient]")
     read = trace(session.shelf.load("run0"), SENTENCE)
-    shown = page.eval_on_selector_all("[data-gradient]", "b => b.map(e => +e.dataset.gradient)")
+    gradient_lengths = page.eval_on_selector_all(
+        "[data-gradient]", "b => b.map(e => +e.dataset.gradient)"
+    )
     lengths = [float(read[f"L{n}.residual.grad"].norm()) for n in (1, 2)]
-    assert shown == pytest.approx(lengths, rel=1e-5)
+    assert gradient_lengths == pytest.approx(lengths, rel=1e-5)
     page.click("[data-chapter=update]")
     page.wait_for_selector("#weight")
     page.select_option("#weight", "feed_forward.up.weight")
@@ -193,11 +195,11 @@ def test_the_way_back_is_on_the_rail_and_a_weight_can_be_chosen(
     page.fill("#row", "5")
     page.keyboard.press("Tab")
     settled(page)
-    at = "decoder.blocks.1.feed_forward.up.weight"
-    article = f'.receipt[data-address="{at}.next[5, 0]"]'
+    weight_name = "decoder.blocks.1.feed_forward.up.weight"
+    article = f'.receipt[data-address="{weight_name}.next[5, 0]"]'
     page.wait_for_selector(article)
     model = page.get_attribute(f"{article} [data-number=model]", "data-exact")
-    assert float(model) == pytest.approx(float(read[f"{at}.next"][5, 0]), rel=1e-5)
+    assert float(model) == pytest.approx(float(read[f"{weight_name}.next"][5, 0]), rel=1e-5)
     assert page.locator(".receipt.differs").count() == 0
     assert "w=feed_forward.up.weight&r=5" in page.evaluate("location.hash")
 
@@ -213,16 +215,16 @@ def test_a_large_model_goes_back_when_it_is_asked_to_and_can_be_stopped(
     settled(page)
     assert page.locator("[data-gradient]").count() == 0
     run = session.shelf.load("run0")
-    entered, let = threading.Event(), threading.Event()
+    has_started, let = threading.Event(), threading.Event()
 
-    def slow(_: Any, given: Any) -> None:
-        entered.set()
+    def slow(_: Any, arguments: Any) -> None:
+        has_started.set()
         assert let.wait(30)
 
     handle = run.model.decoder.blocks[1].register_forward_pre_hook(slow)
     page.click(".gate button")
     page.wait_for_selector(".gate progress")
-    assert entered.wait(30)
+    assert has_started.wait(30)
     until(page, "document.querySelector('.gate').textContent.includes('1 of 4')")
     page.click(".gate button")
     page.wait_for_timeout(500)  # until the server has seen that nobody waits
@@ -300,7 +302,7 @@ def test_every_control_is_reached_with_the_keyboard(opened: Open) -> None:
     page = opened("#chapter=scores")
     settled(page)
     page.evaluate("document.activeElement.blur()")
-    reached: set[str] = set()
+    reached_names: set[str] = set()
     for _ in range(120):
         page.keyboard.press("Tab")
         name = page.evaluate("""() => {
@@ -313,14 +315,14 @@ def test_every_control_is_reached_with_the_keyboard(opened: Open) -> None:
         if name is None:
             break
         assert name[1], f"{name[0]} shows no focus"
-        reached.add(name[0])
+        reached_names.add(name[0])
     # one stop for a row of tokens and for the grid of heads: arrows go on from there
-    wanted = page.evaluate("""() => [...document.querySelectorAll(
+    control_names = page.evaluate("""() => [...document.querySelectorAll(
         'button, select, input, textarea, summary, [tabindex="0"]')]
         .filter(e => e.tabIndex >= 0 && e.checkVisibility() && !e.closest('dialog'))
         .map(e => e.dataset.key || e.id || e.tagName)""")
-    assert set(wanted) <= reached
-    assert sum(name.startswith("token ") for name in reached) == 1
+    assert set(control_names) <= reached_names
+    assert sum(name.startswith("token ") for name in reached_names) == 1
 
 
 def test_the_cells_of_a_matrix_are_walked_through_and_said(opened: Open, session: Session) -> None:
@@ -341,10 +343,10 @@ def test_the_cells_of_a_matrix_are_walked_through_and_said(opened: Open, session
     assert "o=1" in page.url
     # the row as a real table
     page.locator("#focus details.as-table summary").first.click()
-    shown = page.eval_on_selector_all(
+    cell_texts = page.eval_on_selector_all(
         "#focus figure.matrix details[open] tbody td", "cells => cells.map(c => c.textContent)"
     )
-    numbers = [float(text.replace("−", "-")) for text in shown if text != "–"]
+    numbers = [float(text.replace("−", "-")) for text in cell_texts if text != "–"]
     assert numbers == pytest.approx(weights[3, : len(numbers)].tolist(), abs=1e-5)
 
 
@@ -354,8 +356,8 @@ def test_nothing_runs_over_the_edge_and_all_can_be_read(
     opened: Open, width: int, scheme: str
 ) -> None:
     axe_of = pytest.importorskip("axe_playwright_python.sync_playwright")
-    at = "#chapter=scores&l=1&h=1&t=4&vs=run0@step-8"
-    page = opened(at, width=width, color_scheme=scheme)
+    view = "#chapter=scores&l=1&h=1&t=4&vs=run0@step-8"
+    page = opened(view, width=width, color_scheme=scheme)
     settled(page)
     wrong: list[tuple[str, str, str]] = []
     # the longest names and tables; those who check how it reads look where there is most to read
@@ -368,11 +370,11 @@ def test_nothing_runs_over_the_edge_and_all_can_be_read(
             page, f"document.querySelector('[data-chapter={chapter}]').getAttribute('aria-current')"
         )
         settled(page)
-        over = page.evaluate("document.documentElement.scrollWidth - innerWidth")
-        assert over <= 0, chapter
+        n_pixels_over = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+        assert n_pixels_over <= 0, chapter
         if chapter in ("scores", "gradients", "over-time", "compare"):
-            found = axe_of.Axe().run(page).response["violations"]
-            wrong += [(chapter, v["id"], v["nodes"][0]["html"][:200]) for v in found]
+            violations = axe_of.Axe().run(page).response["violations"]
+            wrong += [(chapter, v["id"], v["nodes"][0]["html"][:200]) for v in violations]
     assert wrong == []
 
 
@@ -405,7 +407,7 @@ def test_no_word_stands_outside_the_catalogue(opened: Open, address: str, browse
     page.wait_for_selector("#prediction [data-kl]")
     page.evaluate("document.activeElement.blur()")
     page.keyboard.press("?")
-    outside = page.evaluate(r"""() => {
+    foreign_words = page.evaluate(r"""() => {
         const found = [];
         const letters = /\p{L}{2}/u;
         const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
@@ -425,7 +427,7 @@ def test_no_word_stands_outside_the_catalogue(opened: Open, address: str, browse
         return found;
     }""")
     context.close()
-    assert outside == []
+    assert foreign_words == []
 
 
 def test_bad_input_is_a_sentence_on_the_page(opened: Open) -> None:
@@ -451,12 +453,12 @@ def test_first_paint_is_small(browser: Any, address: str) -> None:
     page = context.new_page()
     session = context.new_cdp_session(page)
     session.send("Network.enable")
-    sent: list[int] = []
-    session.on("Network.loadingFinished", lambda event: sent.append(event["encodedDataLength"]))
+    sizes: list[int] = []
+    session.on("Network.loadingFinished", lambda event: sizes.append(event["encodedDataLength"]))
     page.goto(address)
     page.wait_for_selector("#focus h1")
     settled(page)
-    assert 10_000 < sum(sent) <= 300_000
+    assert 10_000 < sum(sizes) <= 300_000
     context.close()
 
 
@@ -475,42 +477,42 @@ def test_the_file_makes_no_request_and_shows_the_same(
     file.write_text(html if way == "file" else framed(html), encoding="utf-8")
     context = browser.new_context(viewport={"width": 1440, "height": 900}, offline=True)
     page = context.new_page()
-    asked: list[str] = []
+    urls: list[str] = []
     wrong: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+    page.on("request", lambda request: urls.append(request.url))
     page.on("console", lambda message: wrong.append(message.text))
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.goto(file.as_uri())
-    shown = page if way == "file" else page.frame_locator("iframe")
-    shown.locator("#prediction [data-p]").first.wait_for(timeout=60_000)
-    shown.locator("[data-chapter=scores]").click()
-    shown.locator('[data-head="L1.H1"]').click()
-    shown.locator("#focus h1", has_text="Scores").wait_for()
-    model = float(shown.locator("[data-number=model]").first.get_attribute("data-exact"))
+    view = page if way == "file" else page.frame_locator("iframe")
+    view.locator("#prediction [data-p]").first.wait_for(timeout=60_000)
+    view.locator("[data-chapter=scores]").click()
+    view.locator('[data-head="L1.H1"]').click()
+    view.locator("#focus h1", has_text="Scores").wait_for()
+    model = float(view.locator("[data-number=model]").first.get_attribute("data-exact"))
     read = trace(session_of(trained).shelf.load("run0"), "ox")
     assert model == pytest.approx(float(read["L1.H1.scores"][1, 0]), rel=1e-6)
-    assert shown.locator(".receipt.differs").count() == 0
+    assert view.locator(".receipt.differs").count() == 0
     time.sleep(0.3)
-    assert [url for url in asked if url not in (file.as_uri(), "about:srcdoc")] == []
+    assert [url for url in urls if url not in (file.as_uri(), "about:srcdoc")] == []
     assert wrong == []
     context.close()
 
 
 def test_a_film_is_played_from_memory(opened: Open, session: Session) -> None:
     page = opened("#chapter=over-time&t=4&l=1&h=1&m=8")
-    asked: list[str] = []
-    page.on("request", lambda r: asked.append(r.url) if r.url.endswith("/ask") else None)
+    urls: list[str] = []
+    page.on("request", lambda r: urls.append(r.url) if r.url.endswith("/ask") else None)
     for step in (8, 12):
         run = session.shelf.load("run0", f"step-{step}")
         read = trace(run, SENTENCE)
         assert f"update {step}" in page.inner_text("#shot-at")
         p = float(read["probabilities"][4, int(read.ids[5])])
-        shown = page.get_attribute("figure.film .curved b", "data-value")
-        assert float(shown) == pytest.approx(p, rel=1e-5)
+        probability_text = page.get_attribute("figure.film .curved b", "data-value")
+        assert float(probability_text) == pytest.approx(p, rel=1e-5)
         page.evaluate("document.activeElement.blur()")
         page.keyboard.press("Space")
         until(page, "document.getElementById('shot-at').textContent.includes('update 12')")
-    assert asked == []
+    assert urls == []
     page = opened("#chapter=over-time", reduced_motion="reduce")
     assert page.inner_text("#play") == "Next snapshot"
 
@@ -524,11 +526,14 @@ def test_the_key_c_compares(opened: Open, session: Session) -> None:
     assert page.evaluate("document.activeElement.id") == "versus"
     page.select_option("#versus", "run0@step-8")
     page.wait_for_selector("#focus .receipt")
-    one, other = (
-        trace(session.shelf.load("run0", at), SENTENCE).logits_at(4).double().log_softmax(-1)
-        for at in ("", "step-8")
+    first, second = (
+        trace(session.shelf.load("run0", checkpoint), SENTENCE)
+        .logits_at(4)
+        .double()
+        .log_softmax(-1)
+        for checkpoint in ("", "step-8")
     )
-    kl = float((one.exp() * (one - other)).sum())
-    found = float(page.get_attribute("[data-number=model]", "data-exact"))
-    assert found == pytest.approx(kl, rel=1e-6)
+    kl = float((first.exp() * (first - second)).sum())
+    kl_shown = float(page.get_attribute("[data-number=model]", "data-exact"))
+    assert kl_shown == pytest.approx(kl, rel=1e-6)
     assert page.query_selector_all(".receipt.differs") == []

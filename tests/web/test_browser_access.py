@@ -19,10 +19,10 @@ AAA = {"runOnly": {"type": "rule", "values": ["color-contrast-enhanced", "target
 
 def violations(page: Any) -> list[str]:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-    found = [
+    lines = [
         line for rules in (AA, AAA) for line in axe.run(page, options=rules).response["violations"]
     ]
-    return [f"{line['id']}: {line['nodes'][0]['html'][:120]}" for line in found]
+    return [f"{line['id']}: {line['nodes'][0]['html'][:120]}" for line in lines]
 
 
 @pytest.mark.parametrize(("system", "presses"), sampled(SCHEMES, every=2))
@@ -64,7 +64,7 @@ def test_every_chapter_passes_aa_and_its_text_aaa(opened: Open, system: str, pre
 )
 def test_a_formula_is_mathml(opened: Open, text: str, markup: str) -> None:
     page = opened()
-    found = page.evaluate(
+    markups = page.evaluate(
         """async text => {
             const made = (await import('./mathml.js')).formula(text);
             const bare = e => e.nodeType === 3 ? e.data : e.localName === 'mspace' ? ' ' :
@@ -73,7 +73,7 @@ def test_a_formula_is_mathml(opened: Open, text: str, markup: str) -> None:
         }""",
         text,
     )
-    assert found == [text, markup]
+    assert markups == [text, markup]
 
 
 def test_every_formula_on_the_page_is_math_with_all_of_its_names(opened: Open) -> None:
@@ -107,9 +107,9 @@ def test_controls_are_large_enough_for_a_finger(opened: Open) -> None:
 def test_on_paper_there_is_no_control(opened: Open) -> None:
     page = opened("#chapter=softmax&l=1", color_scheme="dark")
     page.emulate_media(media="print")
-    shown = page.eval_on_selector_all(
+    n_controls = page.eval_on_selector_all(
         "button, select, input, textarea, summary",
         "all => all.filter(e => e.checkVisibility() && !e.classList.contains('token')).length",
     )
-    assert shown == 0
+    assert n_controls == 0
     assert page.locator("#focus .receipt").first.is_visible()

@@ -38,8 +38,8 @@ def learning(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Session
 
 @pytest.fixture(scope="module")
 def address(learning: Session) -> Iterator[str]:
-    with served(learning) as there:
-        yield there
+    with served(learning) as served_address:
+        yield served_address
 
 
 def shown(opened: Open, at: str, **has: Any) -> Any:
@@ -146,8 +146,8 @@ def test_every_view_can_be_read_and_operated(opened: Open, width: int, scheme: s
             'button, select, input, textarea, a:not(.skip)')].filter(e => e.checkVisibility()
             && e.getBoundingClientRect().height < 24).map(e => e.outerHTML)""")
         assert small == [], view
-        found = axe_of.Axe().run(page).response["violations"]
-        wrong += [(view, v["id"], v["nodes"][0]["html"][:200]) for v in found]
+        violations = axe_of.Axe().run(page).response["violations"]
+        wrong += [(view, v["id"], v["nodes"][0]["html"][:200]) for v in violations]
     assert wrong == []
 
 
@@ -156,15 +156,15 @@ def test_every_control_of_a_lesson_is_reached_with_the_keyboard(opened: Open) ->
     stops = page.evaluate("""() => [...document.querySelectorAll(
         'a, button, select, input:not([type=radio]), textarea')]
         .filter(e => e.checkVisibility() && e.tabIndex >= 0).length""")
-    reached: set[str] = set()
+    reached_html: set[str] = set()
     for _ in range(stops + 12):
         page.keyboard.press("Tab")
         html, ring = page.evaluate("""() => [document.activeElement.outerHTML,
             getComputedStyle(document.activeElement).outlineStyle !== 'none']""")
         if not html.startswith("<body"):
             assert ring, html
-            reached.add(html)
-    assert len([html for html in reached if 'type="radio"' not in html]) >= stops
+            reached_html.add(html)
+    assert len([html for html in reached_html if 'type="radio"' not in html]) >= stops
 
 
 def test_the_frame_speaks_the_language_and_what_is_english_says_so(
@@ -179,7 +179,7 @@ def test_the_frame_speaks_the_language_and_what_is_english_says_so(
         page.goto(f"{address}{path}?lang=es#{place}")
         page.wait_for_selector("#focus h1")
         settled(page)
-        outside = page.evaluate(r"""() => {
+        foreign_words = page.evaluate(r"""() => {
             const found = [];
             const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
             while (walk.nextNode()) {
@@ -190,18 +190,18 @@ def test_the_frame_speaks_the_language_and_what_is_english_says_so(
             }
             return found;
         }""")
-        assert outside == [], view
+        assert foreign_words == [], view
         prose = page.evaluate("[...document.querySelectorAll('p.lead')].every(e => e.lang)")
         assert prose, view
     context.close()
 
 
 def test_the_first_view_of_the_page_loads_nothing_of_the_course(opened: Open) -> None:
-    asked: list[str] = []
+    urls: list[str] = []
     page = opened(wait=False)
-    page.on("request", lambda request: asked.append(request.url))
+    page.on("request", lambda request: urls.append(request.url))
     page.reload()
     page.wait_for_selector("#prediction [data-p]")
     settled(page)
-    assert len(asked) > 20
-    assert [url for url in asked if "learn" in url] == []
+    assert len(urls) > 20
+    assert [url for url in urls if "learn" in url] == []

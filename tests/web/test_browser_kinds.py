@@ -41,8 +41,8 @@ def every_chapter_is_whole(page: Any) -> None:
 
 def shares_are(page: Any, logits: torch.Tensor) -> None:
     p = logits.double().softmax(-1)
-    shown = page.eval_on_selector_all("#prediction [data-p]", "all => all.map(c => +c.dataset.p)")
-    assert shown[:10] == pytest.approx(p.topk(min(10, len(p))).values.tolist(), rel=1e-4)
+    bars = page.eval_on_selector_all("#prediction [data-p]", "all => all.map(c => +c.dataset.p)")
+    assert bars[:10] == pytest.approx(p.topk(min(10, len(p))).values.tolist(), rel=1e-4)
 
 
 def test_a_pair_has_three_grids_and_a_way_back_through_both_stacks(
@@ -63,15 +63,15 @@ def test_a_pair_has_three_grids_and_a_way_back_through_both_stacks(
         assert page.locator('.receipt[data-address^="L1.H1.cross"]').count() > 0
         page.keyboard.press("b")
         page.wait_for_selector("[data-gradient]")
-        shown = page.eval_on_selector_all(
+        lengths_shown = page.eval_on_selector_all(
             "[data-gradient]", "all => all.map(e => +e.dataset.gradient)"
         )
-        back = read.backward()
+        gradients = read.backward()
         lengths = {
-            side: [float(grad.norm()) for grad in back.stream(side)][1:] for side in read.sides
+            side: [float(grad.norm()) for grad in gradients.stream(side)][1:] for side in read.sides
         }
         # beside the grids of the two stacks, and not a second time where the decoder looks across
-        assert shown == pytest.approx([*lengths["encoder"], *lengths["decoder"]], rel=1e-4)
+        assert lengths_shown == pytest.approx([*lengths["encoder"], *lengths["decoder"]], rel=1e-4)
         every_chapter_is_whole(page)
 
 
@@ -93,12 +93,12 @@ def test_an_encoder_is_asked_what_stands_behind_a_mask(browser: Any, tmp_path: P
 def test_a_hugging_face_directory_is_shown_as_a_run_is(browser: Any, tmp_path: Path) -> None:
     hf = pytest.importorskip("transformers", reason="transformers is not installed")
     torch.manual_seed(0)
-    described = hf.GPT2Config(vocab_size=300, n_embd=32, n_layer=3, n_head=4, n_positions=64)
-    hf.GPT2LMHeadModel(described).save_pretrained(tmp_path / "model")
+    gpt2_config = hf.GPT2Config(vocab_size=300, n_embd=32, n_layer=3, n_head=4, n_positions=64)
+    hf.GPT2LMHeadModel(gpt2_config).save_pretrained(tmp_path / "model")
     words = train_bytes()
     words.save(tmp_path / "model" / "tokenizer.json")
-    said = settings_for(words.roles(), context_length=64)
-    (tmp_path / "model" / "tokenizer_config.json").write_text(said)
+    tokenizer_config = settings_for(words.roles(), context_length=64)
+    (tmp_path / "model" / "tokenizer_config.json").write_text(tokenizer_config)
     session = open_session([tmp_path / "model"], sentence="the fox")
     read = trace(session.shelf.load("run0"), "the fox")
     with page_of(browser, session) as opens:

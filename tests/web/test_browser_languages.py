@@ -25,9 +25,9 @@ NUMBERS = (0.0, 1.0, -2.5, 0.12345678, 1234567.0, 3.0e-7, -4.2e9, 100000.0, 0.00
 
 @pytest.fixture
 def context(browser: Any) -> Iterator[Any]:
-    made = browser.new_context(viewport={"width": 1440, "height": 900})
-    yield made
-    made.close()
+    new_context = browser.new_context(viewport={"width": 1440, "height": 900})
+    yield new_context
+    new_context.close()
 
 
 def test_each_language_is_shown_whole_and_small_enough(context: Any, address: str) -> None:
@@ -40,9 +40,9 @@ def test_each_language_is_shown_whole_and_small_enough(context: Any, address: st
         page.wait_for_load_state("networkidle")
         assert page.evaluate("document.documentElement.lang") == language
         assert page.evaluate("document.documentElement.dir") == "ltr"
-        shown = page.inner_text("body")
+        body_text = page.inner_text("body")
         for key in ("contents.scores", "layers", "receipt", "probability"):
-            assert str(texts(language)[key]).lower() in shown.lower(), (language, key)
+            assert str(texts(language)[key]).lower() in body_text.lower(), (language, key)
         # the whole first view, in whatever language
         assert sum(sizes) <= 100_000, (language, sum(sizes))
         assert page.evaluate("document.documentElement.scrollWidth") <= 1440
@@ -83,17 +83,17 @@ def test_numbers_are_formatted_as_python_does_it(context: Any, address: str) -> 
     page = context.new_page()
     page.goto(f"{address}?lang=en")
     until(page, READY)
-    pairs: list[Any] = [[number, each] for number in NUMBERS for each in FORMATS]
+    pairs: list[Any] = [[number, number_format] for number in NUMBERS for number_format in FORMATS]
     pairs += [[number, ","] for number in (0, 7, 1234, 1234567)]
-    shown = page.evaluate(
+    formatted = page.evaluate(
         """async pairs => {
             const { formatted } = await import('./messages.js');
             return pairs.map(([number, format]) => formatted(number, format));
         }""",
         pairs,
     )
-    expected = [format(number, each).replace("-", "−") for number, each in pairs]
-    assert dict(zip(map(str, pairs), shown, strict=True)) == dict(
+    expected = [format(number, number_format).replace("-", "−") for number, number_format in pairs]
+    assert dict(zip(map(str, pairs), formatted, strict=True)) == dict(
         zip(map(str, pairs), expected, strict=True)
     )
 

@@ -23,8 +23,8 @@ def address(trained: Path) -> Iterator[str]:
     run = pellucid.load(trained)
     settings: Any = replace(run.config.model, context_length=_LENGTH)
     run = replace(run, model=assemble(settings, seed=0).eval())
-    with served(open_session([run], sentence="a" * (_LENGTH - 1))) as there:
-        yield there
+    with served(open_session([run], sentence="a" * (_LENGTH - 1))) as served_address:
+        yield served_address
 
 
 def shown(page: Any) -> list[int]:
@@ -51,14 +51,14 @@ def test_the_part_is_moved_by_mouse_and_by_keys(opened: Open) -> None:
     page.mouse.click(box[0] + box[2] / 2, box[1] + box[3] / 2)
     until(page, "!location.hash.includes('t=1023')")
     settled(page)
-    chosen = int(page.get_attribute("#tokens [aria-pressed=true]", "data-token"))
-    assert 490 < chosen < 534
-    assert shown(page) == list(range(chosen - 32, chosen + 32))
+    token = int(page.get_attribute("#tokens [aria-pressed=true]", "data-token"))
+    assert 490 < token < 534
+    assert shown(page) == list(range(token - 32, token + 32))
     # the slider keeps the focus while the part moves
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
     settled(page)
-    assert page.get_attribute("#tokens [aria-pressed=true]", "data-token") == str(chosen + 2)
+    assert page.get_attribute("#tokens [aria-pressed=true]", "data-token") == str(token + 2)
     page.keyboard.press("Home")
     settled(page)
     assert shown(page) == list(range(64))
@@ -76,8 +76,8 @@ def test_a_map_moves_on_at_its_edge_and_the_whole_leads_to_a_part(opened: Open) 
     page.keyboard.press("ArrowDown")
     until(page, "document.querySelector('#focus').innerText.includes('queries 492 to 539')")
     assert "t=516" in page.url
-    whole = page.query_selector_all("#focus .grid")[0]
-    whole.focus()
+    grid = page.query_selector_all("#focus .grid")[0]
+    grid.focus()
     page.keyboard.press("ArrowUp")
     page.keyboard.press("Enter")
     settled(page)
@@ -104,7 +104,7 @@ def test_the_panel_of_a_head_is_whole_on_a_laptop(opened: Open) -> None:
     settled(page)
     page.evaluate("document.querySelector('#prediction').scrollIntoView()")
     panel, column = (
-        page.eval_on_selector(at, "e => e.getBoundingClientRect().bottom")
-        for at in ("#prediction .scale", "#prediction")
+        page.eval_on_selector(selector, "e => e.getBoundingClientRect().bottom")
+        for selector in ("#prediction .scale", "#prediction")
     )
     assert panel <= column

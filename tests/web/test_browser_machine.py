@@ -20,8 +20,8 @@ def test_each_part_is_the_door_to_its_chapter_and_says_where_one_is(
     page.wait_for_selector("[data-part=L1]")
     read = trace(session.shelf.load("run0"), SENTENCE)
     length = float(read["L2.residual"][4].norm())
-    shown = float(page.get_attribute("[data-part=L1]", "data-value"))
-    assert shown == pytest.approx(length, rel=1e-3)
+    length_shown = float(page.get_attribute("[data-part=L1]", "data-value"))
+    assert length_shown == pytest.approx(length, rel=1e-3)
     for part, chapter in (
         ("L1", "residual"),
         ("L1.attention", "heads"),

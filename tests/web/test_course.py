@@ -43,14 +43,14 @@ def ask(session: Session, kind: str, **more: Any) -> Any:
 
 
 def test_a_lesson_has_the_exercises_of_the_terminal(learning: Session, reading: Any) -> None:
-    said = ask(learning, "lesson", name="softmax", reading=reading)
+    lesson = ask(learning, "lesson", name="softmax", reading=reading)
     run = learning.shelf.load("run0")
     opened = open_lesson(find_lesson("softmax"), run, "run", sentence=SENTENCE)
     expected = [e.id for e in opened.exercises if "new" in e.readers]
-    assert [exercise["id"] for exercise in said["exercises"]] == expected
-    assert said["text"] == opened.lesson.texts["new"]
-    assert said["picture"]["kind"] == "bars"
-    assert {link["field"] for link in said["links"]} >= {"concepts", "equations", "chapters"}
+    assert [exercise["id"] for exercise in lesson["exercises"]] == expected
+    assert lesson["text"] == opened.lesson.texts["new"]
+    assert lesson["picture"]["kind"] == "bars"
+    assert {link["field"] for link in lesson["links"]} >= {"concepts", "equations", "chapters"}
 
 
 def test_an_answer_is_graded_and_kept_in_the_file_of_the_terminal(
@@ -62,26 +62,26 @@ def test_an_answer_is_graded_and_kept_in_the_file_of_the_terminal(
     (exercise,) = (e for e in opened.exercises if e.id == "softmax")
     right = json.dumps(evaluate("softmax", exercise.operands))
     answers = {"softmax": right, "quiz-3": "the sum of scores is slower to compute"}
-    said = ask(learning, "grade", name="softmax", reading=reading, answers=answers)
-    assert said["verdicts"]["softmax"]["accepted"]
-    assert not said["verdicts"]["quiz-3"]["accepted"]
+    graded = ask(learning, "grade", name="softmax", reading=reading, answers=answers)
+    assert graded["verdicts"]["softmax"]["accepted"]
+    assert not graded["verdicts"]["quiz-3"]["accepted"]
     assert read_progress(learning.course.folder).solved == {"softmax": ("softmax",)}
     (row,) = (r for r in ask(learning, "lessons")["lessons"] if r["name"] == "softmax")
-    assert row["n_solved"] == said["n_solved"] == 1
+    assert row["n_solved"] == graded["n_solved"] == 1
 
 
 def test_code_runs_on_this_machine_alone(learning: Session, reading: Any) -> None:
     assert learning.course is not None
     answers = {"write-logsumexp": CODE}
-    asked = {"name": "softmax", "reading": reading}
-    said = ask(learning, "grade", **asked, answers=answers)
-    assert said["verdicts"]["write-logsumexp"]["accepted"], said
+    question = {"name": "softmax", "reading": reading}
+    graded = ask(learning, "grade", **question, answers=answers)
+    assert graded["verdicts"]["write-logsumexp"]["accepted"], graded
     learning.course.runs_code = False
     # a number's answer in code is code too
     for name in ("write-logsumexp", "logsumexp"):
         with pytest.raises(PellucidError, match="it runs no code: answer with numbers"):
-            ask(learning, "grade", **asked, answers={name: CODE})
-    assert ask(learning, "grade", **asked, answers={"softmax": "1"})["verdicts"]
+            ask(learning, "grade", **question, answers={name: CODE})
+    assert ask(learning, "grade", **question, answers={"softmax": "1"})["verdicts"]
 
 
 @pytest.mark.parametrize(("host", "runs_code"), [("127.0.0.1", True), ("0.0.0.0", False)])
@@ -98,9 +98,9 @@ def test_only_a_server_of_this_machine_runs_code(
 def test_the_reader_is_kept(learning: Session, reading: Any) -> None:
     assert ask(learning, "lessons")["reader"] == "new"
     assert ask(learning, "lessons", reader="interview")["reader"] == "interview"
-    said = ask(learning, "lesson", name="softmax", reading=reading)
-    shown = {exercise["id"] for exercise in said["exercises"]}
-    assert shown == set(find_lesson("softmax").exercise_ids("interview"))
+    lesson = ask(learning, "lesson", name="softmax", reading=reading)
+    exercise_ids = {exercise["id"] for exercise in lesson["exercises"]}
+    assert exercise_ids == set(find_lesson("softmax").exercise_ids("interview"))
 
 
 def pages() -> Iterator[Any]:
@@ -124,16 +124,21 @@ def test_every_link_leads_to_a_page_and_those_of_concepts_lead_back() -> None:
         for target in names:
             assert target in targets or target[0] == "", (page, target)
             if page[0] == "concept" and target in targets:
-                back = {("concept", page[1])} <= targets[target]
-                assert back, (page, target)
+                link_back = {("concept", page[1])} <= targets[target]
+                assert link_back, (page, target)
 
 
 def test_a_concept_is_the_same_as_on_the_terminal() -> None:
-    said, concept = book.page("concept", "softmax"), concepts()["softmax"]
-    there = record(concept)
-    assert (said["title"], said["texts"]) == (there["title"], [there["text"]])
-    assert said["formulas"] == there["formulas"]
-    for (_, items), field in zip(there["links"].items(), said["links"], strict=True):
+    concept_page, concept = book.page("concept", "softmax"), concepts()["softmax"]
+    terminal_page = record(concept)
+    assert (concept_page["title"], concept_page["texts"]) == (
+        terminal_page["title"],
+        [terminal_page["text"]],
+    )
+    assert concept_page["formulas"] == terminal_page["formulas"]
+    for (_, items), field in zip(
+        terminal_page["links"].items(), concept_page["links"], strict=True
+    ):
         assert [item["name"] for item in field["items"]] == items
 
 
@@ -148,8 +153,8 @@ def test_a_concept_is_the_same_as_on_the_terminal() -> None:
     ],
 )
 def test_a_term_or_a_question_finds_its_page(words: str, kind: str, name: str) -> None:
-    said = book.find_page(words)
-    assert (said["kind"], said["name"]) == (kind, name)
+    concept_page = book.find_page(words)
+    assert (concept_page["kind"], concept_page["name"]) == (kind, name)
 
 
 @pytest.mark.parametrize(
@@ -169,8 +174,8 @@ def test_what_cannot_be_answered_is_said(
     learning: Session, reading: Any, asked: Any, why: str
 ) -> None:
     page = TestClient(app(learning), base_url=HERE, headers={"origin": HERE})
-    said = page.post("/ask", json={"reading": reading, **asked})
-    assert why in said.json()["error"]
+    response = page.post("/ask", json={"reading": reading, **asked})
+    assert why in response.json()["error"]
 
 
 def test_a_page_without_a_course_says_so(session: Session) -> None:

@@ -47,16 +47,16 @@ def places_in(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 def strange(question: Any, chance: random.Random) -> bytes:
     """A question with a strange value in one or two of its places, or damaged as text."""
-    changed = [deepcopy(question)]
+    roots = [deepcopy(question)]
     if chance.random() < 0.3:
         return damaged(json.dumps(question).encode(), chance)
     for _ in range(chance.randint(1, 2)):
-        *outer, last = chance.choice([(0, *path) for path in places_in(changed[0])])
-        table: Any = changed
+        *outer, last = chance.choice([(0, *path) for path in places_in(roots[0])])
+        table: Any = roots
         for key in outer:
             table = table[key]
         table[last] = deepcopy(chance.choice(STRANGE))
-    return json.dumps(changed[0]).encode()
+    return json.dumps(roots[0]).encode()
 
 
 def attack(client: TestClient, seeds: range) -> None:

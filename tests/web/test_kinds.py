@@ -32,42 +32,42 @@ def sent(said: Any) -> bytes:
 @pytest.mark.parametrize("name", MODELS)
 def test_every_kind_of_model_has_an_overview_and_a_prediction(name: str) -> None:
     read = traced(assemble(MODELS[name], seed=0).eval())
-    told = SentenceView(read)
-    seen = overview(told)
-    sent(seen)
-    named = [(stack["name"], stack["cross"]) for stack in seen["stacks"]]
+    view = SentenceView(read)
+    overview_facts = overview(view)
+    sent(overview_facts)
+    stacks = [(stack["name"], stack["cross"]) for stack in overview_facts["stacks"]]
     crossing = [("decoder", True)] if len(read.sides) == 2 else []
-    assert named == [*((side, False) for side in read.sides), *crossing]
-    assert len(seen["pieces"]) == len(read.ids)
-    said = prediction(told, -1, None)
-    sent(said)
+    assert stacks == [*((side, False) for side in read.sides), *crossing]
+    assert len(overview_facts["pieces"]) == len(read.ids)
+    prediction_facts = prediction(view, -1, None)
+    sent(prediction_facts)
     if not read.model.has_head:
-        assert said["likely"] == []
+        assert prediction_facts["likely"] == []
         return
     p = read["logits"][-1].double().softmax(-1)
-    assert said["likely"][0][0] == int(p.argmax())
-    assert said["lens"][-1]["p"] == pytest.approx(float(p.max()), rel=1e-4)
+    assert prediction_facts["likely"][0][0] == int(p.argmax())
+    assert prediction_facts["lens"][-1]["p"] == pytest.approx(float(p.max()), rel=1e-4)
 
 
 @pytest.mark.parametrize("name", ["pair original", "encoder bert", "preset gpt2"])
 def test_chapters_of_other_kinds_are_sent_or_refused_in_words(name: str) -> None:
     read = traced(assemble(MODELS[name], seed=0).eval())
-    told = SentenceView(read)
+    view = SentenceView(read)
     sides = [(side, False) for side in read.sides]
     sides += [("decoder", True)] if len(sides) == 2 else []
     refused = 0
     for (side, cross), chapter in itertools.product(sides, list_chapters()):
         try:
-            sent(chapter_payload(told.inspect(Place(stack=side, cross=cross), chapter).chapter()))
+            sent(chapter_payload(view.inspect(Place(stack=side, cross=cross), chapter).chapter()))
         except PellucidError:
             refused += 1
     assert refused <= len(sides)
-    if told.has_loss:
-        said = backward(told)
-        sent(said)
+    if view.has_loss:
+        gradients = backward(view)
+        sent(gradients)
         for side in read.sides:
             lengths = [float(grad.norm()) for grad in read.backward().stream(side)]
-            assert said["stacks"][side] == pytest.approx(lengths)
+            assert gradients["stacks"][side] == pytest.approx(lengths)
 
 
 def large(n_layers: int, n_heads: int, time: int) -> Trace:
@@ -82,54 +82,59 @@ def large(n_layers: int, n_heads: int, time: int) -> Trace:
 @pytest.mark.parametrize("shape", [(12, 12, 64), (12, 12, 128), (24, 16, 300)])
 def test_a_large_model_stays_within_what_is_sent(shape: tuple[int, int, int]) -> None:
     read = large(*shape)
-    told = SentenceView(read)
-    seen = overview(told)
-    asked = [sent(seen), sent(prediction(told, -1, None))]
-    assert len(asked[0]) <= LARGEST_ANSWER
-    assert len(asked[1]) <= LARGEST_ANSWER
-    layers = seen["stacks"][0]["layers"]
+    view = SentenceView(read)
+    overview_facts = overview(view)
+    answers = [sent(overview_facts), sent(prediction(view, -1, None))]
+    assert len(answers[0]) <= LARGEST_ANSWER
+    assert len(answers[1]) <= LARGEST_ANSWER
+    layers = overview_facts["stacks"][0]["layers"]
     for number, layer in enumerate(layers):
         if layer["thumbnails"] is None:
-            assert len(sent(head_thumbnails(told, Attention("decoder"), number))) <= LARGEST_ANSWER
+            assert len(sent(head_thumbnails(view, Attention("decoder"), number))) <= LARGEST_ANSWER
             break
     for name in list_chapters() if shape[2] < 100 else ("scores", "residual", "probabilities"):
-        said = sent(chapter_payload(told.inspect(Place(layer=shape[0] - 1), name).chapter()))
-        assert len(said) <= LARGEST_ANSWER, name
+        chapter_answer = sent(
+            chapter_payload(view.inspect(Place(layer=shape[0] - 1), name).chapter())
+        )
+        assert len(chapter_answer) <= LARGEST_ANSWER, name
     sizes = {
         name: len(gzip.compress(file.content, 5))
         for name, file in files().items()
         if not name.startswith("learn/")
     }
     languages = [size for name, size in sizes.items() if name.startswith("texts.")]
-    own = sum(sizes.values()) - sum(languages)
+    n_bytes = sum(sizes.values()) - sum(languages)
     # the page before its first answer, in English, and in the language with the longest texts
-    assert own <= 90_000
-    assert own - sizes["words.en.json"] + max(languages) <= 95_000
-    assert own + sum(len(gzip.compress(each, 5)) for each in asked) + LARGEST_ANSWER <= 300_000
+    assert n_bytes <= 90_000
+    assert n_bytes - sizes["words.en.json"] + max(languages) <= 95_000
+    assert (
+        n_bytes + sum(len(gzip.compress(answer, 5)) for answer in answers) + LARGEST_ANSWER
+        <= 300_000
+    )
 
 
 def test_a_long_map_is_shown_as_a_whole_and_in_part() -> None:
     long = large(2, 2, 300)
     weights = long["L1.H1.weights"]
     for token, first in ((299, 252), (100, 84), (3, 0)):
-        whole, part, *_ = (
+        pooled, part, *_ = (
             SentenceView(long)
             .inspect(Place(layer=1, head=1, token=token, other=token), "softmax")
             .chapter()
             .pictures
         )
-        assert isinstance(whole, Matrix)
+        assert isinstance(pooled, Matrix)
         assert isinstance(part, Matrix)
         assert (part.first_row, part.first_column, len(part.rows)) == (first, first, 48)
-        assert whole.patch == 5
-        assert len(whole.rows) == len(whole.columns) == 60
-        assert whole.values[10][4] == float(weights[50:55, 20:25].max())
-        assert whole.values[4][10] is None
+        assert pooled.patch == 5
+        assert len(pooled.rows) == len(pooled.columns) == 60
+        assert pooled.values[10][4] == float(weights[50:55, 20:25].max())
+        assert pooled.values[4][10] is None
     scores = long["L1.H1.scores"]
-    whole = SentenceView(long).inspect(Place(layer=1, head=1), "scores").chapter().pictures[0]
-    assert isinstance(whole, Matrix)
+    pooled = SentenceView(long).inspect(Place(layer=1, head=1), "scores").chapter().pictures[0]
+    assert isinstance(pooled, Matrix)
     # a key that the mask hides has a score, and it is no part of the map
     visible = torch.ones(5, 5).tril().bool()
-    assert whole.values[7][7] == float(scores[35:40, 35:40][visible].max())
+    assert pooled.values[7][7] == float(scores[35:40, 35:40][visible].max())
     short = SentenceView(large(2, 2, 40)).inspect(Place(), "softmax").chapter().pictures
     assert sum(isinstance(picture, Matrix) for picture in short) == 1

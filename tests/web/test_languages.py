@@ -95,24 +95,24 @@ def test_an_answer_lists_its_messages_by_their_paths() -> None:
 def test_the_server_sends_messages_and_refusals_with_their_keys(
     client: TestClient, reading: dict[str, Any]
 ) -> None:
-    asked = {"kind": "chapter", "chapter": "scores", "reading": reading, "place": {}}
-    answer = client.post("/ask", json=asked).json()
+    question = {"kind": "chapter", "chapter": "scores", "reading": reading, "place": {}}
+    answer = client.post("/ask", json=question).json()
     keys = {tuple(path): key for path, key, _ in answer["messages"]}
     assert keys["sentence",] == "scores.how-well-does-the-query"
     assert keys["title",] == "contents.scores"
-    refused = client.post("/ask", json={**asked, "place": {"token": 99}}).json()
+    refused = client.post("/ask", json={**question, "place": {"token": 99}}).json()
     assert refused["messages"][0][:2] == [["error"], "selection.outside"]
     assert refused["error"].startswith("there is no token 99: there are ")
 
 
 def test_the_page_has_a_file_for_each_language_and_names_them_all() -> None:
     for language in LANGUAGES:
-        sent = files()[f"texts.{language}.json"]
-        assert sent.kind == "application/json"
+        text_file = files()[f"texts.{language}.json"]
+        assert text_file.kind == "application/json"
     script = files()["messages.js"].content.decode()
-    listed = re.search(r"LANGUAGES = \[([^\]]*)\]", script)
-    assert listed is not None
-    assert re.findall(r'"([^"]+)"', listed[1]) == list(LANGUAGES)
+    language_list = re.search(r"LANGUAGES = \[([^\]]*)\]", script)
+    assert language_list is not None
+    assert re.findall(r'"([^"]+)"', language_list[1]) == list(LANGUAGES)
 
 
 def test_scripts_ask_for_texts_that_are_there() -> None:

@@ -41,19 +41,19 @@ def number_of(trace: Trace, address: str, token: int) -> float:
 @pytest.mark.parametrize("name", sampled(MODELS, every=12))
 def test_every_number_is_the_traces(name: str) -> None:
     sentence = view(MODELS[name])
-    addresses, counted = sentence.trace.addresses(), 0
+    addresses, n_weights = sentence.trace.addresses(), 0
     for side in sentence.trace.sides:
         parts = machine(sentence, side, 3)["parts"]
-        counted += sum(part["weights"] for part in parts)
+        n_weights += sum(part["weights"] for part in parts)
         for part in walk(parts):
             if part.get("value") is not None and part["id"] in addresses and part["id"] != "loss":
-                found = number_of(sentence.trace, part["id"], 3)
-                assert part["value"] == pytest.approx(found, rel=1e-3, abs=1e-5), part["id"]
+                traced_number = number_of(sentence.trace, part["id"], 3)
+                assert part["value"] == pytest.approx(traced_number, rel=1e-3, abs=1e-5), part["id"]
         layers = [part for part in parts if part["kind"] == "layer"]
         assert len(layers) == sentence.trace.n_layers(side)
         has_sums = name != "no residual"
         assert all(("adds" in kinds(layer["parts"])) == has_sums for layer in layers)
-    assert counted > 0
+    assert n_weights > 0
 
 
 @pytest.mark.parametrize(

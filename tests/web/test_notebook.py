@@ -29,8 +29,8 @@ def test_a_notebook_shows_a_trace_as_a_page_and_a_bare_one_as_text(session: Sess
     assert html.startswith("<iframe srcdoc=")
     bare = pellucid.trace(run.model, ids=torch.tensor([1, 2]))
     # a page of it would not say that a head is gone
-    changed = pellucid.trace(run, "ox").with_heads({(0, 0): 0.0})
-    for without_page in (bare, changed):
+    ablated = pellucid.trace(run, "ox").with_heads({(0, 0): 0.0})
+    for without_page in (bare, ablated):
         assert show_live(without_page) is None
         table = render_notebook(without_page)
         assert table is not None
@@ -38,26 +38,26 @@ def test_a_notebook_shows_a_trace_as_a_page_and_a_bare_one_as_text(session: Sess
 
 
 def test_a_live_page_asks_the_kernel(session: Session) -> None:
-    found = pellucid.trace(session.shelf.load("run0"), "ox")
+    live_trace = pellucid.trace(session.shelf.load("run0"), "ox")
     anywidget = pytest.importorskip("anywidget")
-    bundle = show_live(found)
+    bundle = show_live(live_trace)
     assert bundle is not None
     assert "application/vnd.jupyter.widget-view+json" in bundle
     assert bundle["text/plain"].startswith("Trace('ox', 3 tokens")
     assert issubclass(_widget_class(), anywidget.AnyWidget)
     reading = {"run": "run0", "checkpoint": "", "sentence": "ox"}
-    asked = json.dumps({"kind": "prediction", "reading": reading, "place": {"token": 2}})
-    wanted = session.answer(parse_request(json.loads(asked)))
-    assert answer_text(session, asked) == wanted.decode()
+    question = json.dumps({"kind": "prediction", "reading": reading, "place": {"token": 2}})
+    expected_answer = session.answer(parse_request(json.loads(question)))
+    assert answer_text(session, question) == expected_answer.decode()
     assert "error" in json.loads(answer_text(session, '{"kind": "none"}'))
     assert "error" in json.loads(answer_text(session, "{"))
 
 
 def test_gradients_read_as_a_table(session: Session) -> None:
-    back = pellucid.trace(session.shelf.load("run0"), "ox").backward()
-    assert repr(back).startswith("Gradients of Trace('ox'")
-    table = summarise_gradients(back)
-    longest = max(back.norms, key=lambda name: back.norms[name])
+    gradients = pellucid.trace(session.shelf.load("run0"), "ox").backward()
+    assert repr(gradients).startswith("Gradients of Trace('ox'")
+    table = summarise_gradients(gradients)
+    longest = max(gradients.norms, key=lambda name: gradients.norms[name])
     assert table.index(longest) < table.index("</td>")
 
 

@@ -45,27 +45,29 @@ def test_the_file_names_nothing_outside_and_allows_only_itself(page: OnePage) ->
 def plain(body: Plain) -> Plain:
     """A body without the lists of its messages and of its pictures'."""
     pictures = [plain(picture) for picture in body.get("pictures", ())]
-    rest = {key: value for key, value in body.items() if key not in ("messages", "pictures")}
-    return rest | ({"pictures": pictures} if pictures else {})
+    fields = {key: value for key, value in body.items() if key not in ("messages", "pictures")}
+    return fields | ({"pictures": pictures} if pictures else {})
 
 
 def test_the_file_answers_as_the_session_does(page: OnePage, session: Session) -> None:
-    said = page_content(page)
+    content = page_content(page)
     reading = {"run": "run0", "checkpoint": "", "sentence": SENTENCE}
-    answers, bodies = said["answers"], said["bodies"]
-    asked = parse_request({"kind": "prediction", "reading": reading, "place": {"token": 3}})
-    assert bodies[answers["prediction 3"]] == json.loads(session.answer(asked))
+    answers, bodies = content["answers"], content["bodies"]
+    question = parse_request({"kind": "prediction", "reading": reading, "place": {"token": 3}})
+    assert bodies[answers["prediction 3"]] == json.loads(session.answer(question))
     place = {"token": 2, "layer": 1, "head": 1}
-    asked = parse_request(
+    question = parse_request(
         {"kind": "chapter", "chapter": "scores", "reading": reading, "place": place}
     )
-    axes = said["axes"]["scores"]
+    axes = content["axes"]["scores"]
     assert {"layer", "head", "token", "other"} <= set(axes)
     full = {"stack": "decoder", "other": 0, "feature": 0, "cross": "false", **place}
     key = " ".join(["scores", *(f"{axis}={full[axis]}" for axis in axes)])
     body = bodies[answers[key]]
-    pictures = [said["pictures"][at] for at in body["pictures"]]  # equal ones are held once
-    answer = json.loads(session.answer(asked))
+    pictures = [
+        content["pictures"][index] for index in body["pictures"]
+    ]  # equal ones are held once
+    answer = json.loads(session.answer(question))
     assert plain({**body, "pictures": pictures}) == plain(answer)
     # a chapter of a file has its pictures' messages in the pictures
     of_pictures = [[*path[2:], key] for path, key, _ in answer["messages"] if path[0] == "pictures"]
@@ -74,8 +76,8 @@ def test_the_file_answers_as_the_session_does(page: OnePage, session: Session) -
 
 def test_a_file_holds_what_it_is_compared_with(session: Session) -> None:
     reading, versus = Reading("run0", "", SENTENCE), Reading("run0", "step-8", SENTENCE)
-    said = page_content(one_page(session, reading, versus=versus))
-    answers, bodies = said["answers"], said["bodies"]
+    content = page_content(one_page(session, reading, versus=versus))
+    answers, bodies = content["answers"], content["bodies"]
     assert bodies[answers["runs"]]["versus"] == f"run0@step-8 {SENTENCE}"
     assert bodies[answers["prediction 3"]]["changed"]["kl"] > 0
     keys = [key for key in answers if key.startswith("compare")]
@@ -89,13 +91,13 @@ def test_what_does_not_matter_to_a_chapter_is_no_part_of_its_key(page: OnePage) 
 
 
 def test_the_way_back_is_in_the_file_and_what_is_slow_at_one_place(page: OnePage) -> None:
-    said = page_content(page)
-    keys = list(said["answers"])
-    assert set(said["bodies"][said["answers"]["backward"]]["stacks"]) == {"decoder"}
+    content = page_content(page)
+    keys = list(content["answers"])
+    assert set(content["bodies"][content["answers"]["backward"]]["stacks"]) == {"decoder"}
     for chapter in ("nudge", "after-update"):
         assert len([key for key in keys if key.startswith(f"{chapter} ")]) == 1
-    assert {"weight", "row", "column", "layer"} <= set(said["axes"]["nudge"])
-    assert said["axes"]["after-update"] == ["token"]  # one stack: it is no part of a key
+    assert {"weight", "row", "column", "layer"} <= set(content["axes"]["nudge"])
+    assert content["axes"]["after-update"] == ["token"]  # one stack: it is no part of a key
     assert len({key for key in keys if key.startswith("gradients ")}) > 2
 
 
@@ -103,11 +105,11 @@ def test_a_large_models_file_holds_the_way_forward_at_one_token(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backward_segments, "LARGE", 1)
-    asked, get = list[str](), session.get
+    kinds, get = list[str](), session.get
     counts: list[tuple[int, int]] = []
 
     def note(ask: PageRequest) -> Plain:
-        asked.append(ask.kind)
+        kinds.append(ask.kind)
         return get(ask)
 
     monkeypatch.setattr(session, "get", note)
@@ -117,25 +119,25 @@ def test_a_large_models_file_holds_the_way_forward_at_one_token(
         place=Place(token=2, layer=1, head=1),
         watch=lambda n_done, total: counts.append((n_done, total)),
     )
-    said = page_content(page)
-    assert "backward" not in asked
+    content = page_content(page)
+    assert "backward" not in kinds
     assert counts == [(n, page.answers) for n in range(page.answers)]
-    body = said["bodies"][said["answers"]["update"]]
+    body = content["bodies"][content["answers"]["update"]]
     assert plain(body) == {"error": message("large-file")}
-    layers = {key for key in said["answers"] if key.startswith("softmax ")}
+    layers = {key for key in content["answers"] if key.startswith("softmax ")}
     assert len(layers) == 2
-    (lens,) = (key for key in said["answers"] if key.startswith("lens "))
+    (lens,) = (key for key in content["answers"] if key.startswith("lens "))
     # no key leaves out an axis that matters: no other place is answered with this one's numbers
     assert lens == "lens token=2"
-    assert not said["bodies"][said["answers"]["overview"]]["backward"]["there"]
+    assert not content["bodies"][content["answers"]["overview"]]["backward"]["there"]
 
 
 def test_full_holds_every_head_at_every_token(session: Session) -> None:
-    said = page_content(one_page(session, Reading("run0", "", "a"), full=True))
-    keys = [key for key in said["answers"] if key.startswith("scores ")]
+    content = page_content(one_page(session, Reading("run0", "", "a"), full=True))
+    keys = [key for key in content["answers"] if key.startswith("scores ")]
     for layer, head, token in ((0, 0, 1), (1, 1, 0), (0, 1, 1)):
-        wanted = {f"layer={layer}", f"head={head}", f"token={token}"}
-        assert any(wanted <= set(key.split()) for key in keys)
+        parts_of_key = {f"layer={layer}", f"head={head}", f"token={token}"}
+        assert any(parts_of_key <= set(key.split()) for key in keys)
 
 
 def test_modules_are_linked_each_after_those_it_imports() -> None:
@@ -183,10 +185,10 @@ def test_a_file_is_named_html_and_lies_in_a_folder(page: OnePage, tmp_path: Path
 def test_the_command_says_the_size_and_writes_it(
     trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = tmp_path / "out.html"
-    assert main(["explain", str(trained), "ox", "--html", str(out)]) == 0
-    said = capsys.readouterr().out
-    assert re.fullmatch(r".*out\.html: \d+(\.\d)? kB, \d+ views\n", said)
-    assert 50_000 < out.stat().st_size < 2_000_000
-    assert main(["explain", str(trained), "ox", "--html", str(out), "--serve"]) == 2
-    assert main(["explain", str(trained), "", "--html", str(out)]) == 2
+    file = tmp_path / "out.html"
+    assert main(["explain", str(trained), "ox", "--html", str(file)]) == 0
+    printed = capsys.readouterr().out
+    assert re.fullmatch(r".*out\.html: \d+(\.\d)? kB, \d+ views\n", printed)
+    assert 50_000 < file.stat().st_size < 2_000_000
+    assert main(["explain", str(trained), "ox", "--html", str(file), "--serve"]) == 2
+    assert main(["explain", str(trained), "", "--html", str(file)]) == 2

@@ -53,8 +53,8 @@ def test_a_folder_is_served_with_every_run_that_can_be_opened(folder: Path, tmp_
         "killed",
     ]
     assert folders == [folder]
-    one = str(folder / "first")
-    assert expand_folders([one, "owner/name"]) == ([one, "owner/name"], [])
+    run_folder = str(folder / "first")
+    assert expand_folders([run_folder, "owner/name"]) == ([run_folder, "owner/name"], [])
     shutil.copytree(folder / "damaged", tmp_path / "damaged")
     with pytest.raises(ConfigError, match="has no run with a checkpoint: train one first"):
         expand_folders([str(tmp_path)])

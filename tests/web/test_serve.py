@@ -38,8 +38,8 @@ def test_the_page_is_served_until_it_is_interrupted(trained: Path) -> None:
         with urlopen(address, timeout=20) as page:
             assert b"app.js" in page.read()
         origin = {"origin": address.rstrip("/"), "content-type": "application/json"}
-        asked = Request(f"{address}ask", data=b'{"kind": "runs"}', headers=origin)
-        with urlopen(asked, timeout=20) as answer:
+        request = Request(f"{address}ask", data=b'{"kind": "runs"}', headers=origin)
+        with urlopen(request, timeout=20) as answer:
             assert json.load(answer)["sentence"] == "The cat sat on the mat"
         run.send_signal(signal.SIGINT)
         _, errors = run.communicate(timeout=20)
@@ -77,8 +77,8 @@ def test_flags_choose_where_the_page_opens() -> None:
     from pellucid.cli.verbs.serving.serve import _fragment  # pyright: ignore[reportPrivateUsage]
 
     words = ["explain", "r", "x", "--serve", "--chapter", "scores", "--layer", "2", "--token", "3"]
-    told = _fragment(parser().parse_args(words), {"L2.H1": 0.0})
-    assert told == "#chapter=scores&stack=decoder&t=3&l=2&x=L2.H1%3D0"
+    fragment = _fragment(parser().parse_args(words), {"L2.H1": 0.0})
+    assert fragment == "#chapter=scores&stack=decoder&t=3&l=2&x=L2.H1%3D0"
 
 
 def test_the_page_and_the_api_read_the_same_rounded_weights(

@@ -24,8 +24,8 @@ from support.page import SENTENCE, session_of
 
 def ask(session: Session, kind: str, reading: Any, **more: Any) -> Any:
     """The answer as the page gets it, through JSON and back."""
-    said = json.loads(json.dumps({"kind": kind, "reading": reading, **more}))
-    return json.loads(session.answer(parse_request(said)))
+    request = json.loads(json.dumps({"kind": kind, "reading": reading, **more}))
+    return json.loads(session.answer(parse_request(request)))
 
 
 def floats(text: str) -> np.ndarray[Any, Any]:
@@ -35,22 +35,22 @@ def floats(text: str) -> np.ndarray[Any, Any]:
 
 
 def test_the_overview_has_the_tokens_and_every_head(session: Session, reading: Any) -> None:
-    seen = ask(session, "overview", reading)
-    assert "".join(seen["pieces"][1:]) == SENTENCE
-    assert [layer["heads"] for layer in seen["stacks"][0]["layers"]] == [2, 2]
+    overview = ask(session, "overview", reading)
+    assert "".join(overview["pieces"][1:]) == SENTENCE
+    assert [layer["heads"] for layer in overview["stacks"][0]["layers"]] == [2, 2]
     read = trace(pellucid.load(session.shelf.load("run0").folder), SENTENCE)
     norms = [float(read[f"L{n}.residual"].norm(dim=-1).mean()) for n in range(3)]
-    assert seen["stacks"][0]["norms"] == pytest.approx(norms, rel=1e-5)
-    assert seen["surprisals"][0] is None
+    assert overview["stacks"][0]["norms"] == pytest.approx(norms, rel=1e-5)
+    assert overview["surprisals"][0] is None
     bits = [float(nats) / math.log(2) for nats in read["surprisal"]]
-    assert seen["surprisals"][1:] == pytest.approx(bits)
+    assert overview["surprisals"][1:] == pytest.approx(bits)
 
 
 def test_thumbnails_are_the_weights_in_256_shades(session: Session, reading: Any) -> None:
     import base64
 
-    seen = ask(session, "overview", reading)
-    maps = seen["stacks"][0]["layers"][1]["thumbnails"]
+    overview = ask(session, "overview", reading)
+    maps = overview["stacks"][0]["layers"][1]["thumbnails"]
     read = trace(session.shelf.load("run0"), SENTENCE)
     shades = np.frombuffer(base64.b64decode(maps["data"]), dtype=np.uint8).reshape(maps["shape"])
     weights = torch.stack([read["L1.H0.weights"], read["L1.H1.weights"]]).numpy()
@@ -59,21 +59,23 @@ def test_thumbnails_are_the_weights_in_256_shades(session: Session, reading: Any
 
 
 def test_the_prediction_is_the_models_softmax(session: Session, reading: Any) -> None:
-    said = ask(session, "prediction", reading, place={"token": 3})
+    prediction = ask(session, "prediction", reading, place={"token": 3})
     read = trace(session.shelf.load("run0"), SENTENCE)
     logits = read["logits"][3].double()
-    exact = {token: logit for token, _, logit in said["likely"]}
+    exact = {token: logit for token, _, logit in prediction["likely"]}
     assert len(exact) == 256
-    near = [logits[token] == pytest.approx(logit, abs=1e-5) for token, logit in exact.items()]
-    assert all(near)
-    means, counts = floats(said["tail"]["means"]), floats(said["tail"]["counts"])
-    assert counts.sum() + 256 == said["vocabulary"] == len(logits)
-    total = sum(math.exp(each) for each in exact.values()) + float((np.exp(means) * counts).sum())
+    is_near = [logits[token] == pytest.approx(logit, abs=1e-5) for token, logit in exact.items()]
+    assert all(is_near)
+    tail_means, counts = floats(prediction["tail"]["means"]), floats(prediction["tail"]["counts"])
+    assert counts.sum() + 256 == prediction["vocabulary"] == len(logits)
+    total = sum(math.exp(logit_value) for logit_value in exact.values()) + float(
+        (np.exp(tail_means) * counts).sum()
+    )
     assert total == pytest.approx(float(logits.exp().sum()), rel=1e-5)
     p = logits.softmax(-1)
-    assert said["target"]["p"] == pytest.approx(float(p[read.ids[4]]))
-    assert said["entropy"] == pytest.approx(float(-(p * p.log()).sum()))
-    last = said["lens"][-1]
+    assert prediction["target"]["p"] == pytest.approx(float(p[read.ids[4]]))
+    assert prediction["entropy"] == pytest.approx(float(-(p * p.log()).sum()))
+    last = prediction["lens"][-1]
     assert last["id"] == int(p.argmax())
     assert last["p"] == pytest.approx(float(p.max()), rel=1e-5)
 
@@ -82,33 +84,33 @@ def test_a_head_that_is_taken_away_changes_the_prediction_as_in_the_model(
     session: Session, reading: Any
 ) -> None:
     scales = [{"stack": "decoder", "layer": 1, "head": 0, "by": 0}]
-    said = ask(session, "prediction", reading, place={"token": -1}, scales=scales)
+    prediction = ask(session, "prediction", reading, place={"token": -1}, scales=scales)
     read = trace(session.shelf.load("run0"), SENTENCE)
     before = read["logits"][-1].double().log_softmax(-1)
     after = read.with_heads({(1, 0): 0.0})["logits"][-1].double().log_softmax(-1)
     kl = float((before.exp() * (before - after)).sum())
     assert kl > 0
-    assert said["changed"]["kl"] == pytest.approx(kl, rel=1e-4)
-    for token, _, was, now in said["changed"]["rows"]:
+    assert prediction["changed"]["kl"] == pytest.approx(kl, rel=1e-4)
+    for token, _, was, now in prediction["changed"]["rows"]:
         assert was == pytest.approx(math.exp(before[token]), rel=1e-5)
         assert now == pytest.approx(math.exp(after[token]), rel=1e-5)
 
 
 def test_every_chapter_is_told_at_every_layer_and_is_small(session: Session, reading: Any) -> None:
-    seen = ask(session, "overview", reading)
-    assert len(seen["contents"]) >= 3
-    for heading in seen["contents"]:
+    overview = ask(session, "overview", reading)
+    assert len(overview["contents"]) >= 3
+    for heading in overview["contents"]:
         for layer in (0, 1):
             place = {"token": 4, "other": 2, "layer": layer, "head": 1}
-            asked = {
+            question = {
                 "kind": "chapter",
                 "reading": reading,
                 "chapter": heading["id"],
                 "place": place,
             }
-            said = session.answer(parse_request(asked))
-            assert len(said) <= LARGEST_ANSWER, heading["id"]
-            chapter = json.loads(said)
+            answer = session.answer(parse_request(question))
+            assert len(answer) <= LARGEST_ANSWER, heading["id"]
+            chapter = json.loads(answer)
             title, part = heading["title"], heading["part"]
             assert (chapter["id"], chapter["title"], chapter["part"]) == (
                 heading["id"],
@@ -127,13 +129,13 @@ def test_a_large_matrix_is_pooled_and_says_so() -> None:
     chapter = Chapter(
         id="c", number=1, part="forward", title="C", sentence="s", pictures=(picture,)
     )
-    said = chapter_payload(chapter)["pictures"][0]
-    assert "largest by size of 5 x 5 of 600 x 600" in said["pooled"]
-    assert said["address"] == ""  # no cell is one number of the model
-    found = floats(said["data"]).reshape(120, 120)
+    sent_picture = chapter_payload(chapter)["pictures"][0]
+    assert "largest by size of 5 x 5 of 600 x 600" in sent_picture["pooled"]
+    assert sent_picture["address"] == ""  # no cell is one number of the model
+    pooled_cells = floats(sent_picture["data"]).reshape(120, 120)
     tile = values[:5, :5].flatten()
-    assert found[0, 0] == pytest.approx(float(tile[tile.abs().argmax()]))
-    assert len(json.dumps(said)) < LARGEST_ANSWER
+    assert pooled_cells[0, 0] == pytest.approx(float(tile[tile.abs().argmax()]))
+    assert len(json.dumps(sent_picture)) < LARGEST_ANSWER
     small = Matrix(
         title="m", rows=("a",), columns=("b",), values=((None,),), scale="diverging", address="x"
     )
@@ -177,22 +179,22 @@ def test_work_that_nobody_waits_for_stops(trained: Path, reading: Any) -> None:
 def test_work_stops_between_two_layers(trained: Path, reading: Any) -> None:
     session = session_of(trained)
     model = session.shelf.load("run0").model
-    event, entered = threading.Event(), []
+    event, calls = threading.Event(), []
     assert model.decoder is not None
 
-    def leave(*_: Any) -> None:
-        entered.append(1)
+    def count_call(*_: Any) -> None:
+        calls.append(1)
         event.set()
 
     for block in model.decoder.blocks:
-        block.register_forward_hook(leave)
+        block.register_forward_hook(count_call)
     token = stop.set(event)
     try:
         with pytest.raises(Stopped):
             session.get(parse_request({"kind": "overview", "reading": reading}))
     finally:
         stop.reset(token)
-    assert len(entered) == 1  # of two
+    assert len(calls) == 1  # of two
 
 
 @pytest.mark.parametrize(
@@ -236,9 +238,9 @@ def test_what_cannot_be_answered_is_refused_in_words(session: Session, said: Any
 def test_a_place_that_is_not_there_is_refused(
     session: Session, reading: Any, place: Any, why: str
 ) -> None:
-    asked = {"kind": "chapter", "reading": reading, "chapter": "tokens", "place": place}
+    question = {"kind": "chapter", "reading": reading, "chapter": "tokens", "place": place}
     with pytest.raises(PellucidError, match=why):
-        session.get(parse_request(asked))
+        session.get(parse_request(question))
 
 
 @pytest.mark.parametrize("by", [-1, 99, "0", True, None])
@@ -254,8 +256,8 @@ def test_a_chapter_that_this_model_has_not_is_refused(session: Session, reading:
 
 
 def test_checkpoints_are_listed_and_opened(session: Session, reading: Any) -> None:
-    listed = json.loads(session.answer(parse_request({"kind": "runs"})))["runs"][0]
-    assert listed["checkpoints"] == ["step-8", "step-12"]
+    run_entry = json.loads(session.answer(parse_request({"kind": "runs"})))["runs"][0]
+    assert run_entry["checkpoints"] == ["step-8", "step-12"]
     first = ask(session, "prediction", {**reading, "checkpoint": "step-8"}, place={"token": 2})
     last = ask(session, "prediction", reading, place={"token": 2})
     assert first["likely"] != last["likely"]
@@ -283,17 +285,17 @@ def test_a_run_without_a_checkpoint_yet_says_so(trained: Path, tmp_path: Path) -
 
 
 def test_the_way_back_is_told_by_layer_and_weight(session: Session, reading: Any) -> None:
-    seen = ask(session, "overview", reading)
-    assert seen["backward"]["there"]
-    assert not seen["backward"]["large"]
-    said = ask(session, "backward", reading)
+    overview = ask(session, "overview", reading)
+    assert overview["backward"]["there"]
+    assert not overview["backward"]["large"]
+    gradients = ask(session, "backward", reading)
     read = trace(session.shelf.load("run0"), SENTENCE)
     lengths = [float(read[f"L{n}.residual.grad"].norm()) for n in range(3)]
-    assert said["stacks"]["decoder"] == pytest.approx(lengths, rel=1e-5)
-    assert ["token_embedding.weight", 258, 16] in said["weights"]
+    assert gradients["stacks"]["decoder"] == pytest.approx(lengths, rel=1e-5)
+    assert ["token_embedding.weight", 258, 16] in gradients["weights"]
     place = {"layer": 1, "weight": "attention.key.weight", "row": 2, "column": 3}
-    told = ask(session, "chapter", reading, chapter="update", place=place)
-    assert "decoder.blocks.1.attention.key.weight[2, 3]" in told["sentence"]
+    chapter_facts = ask(session, "chapter", reading, chapter="update", place=place)
+    assert "decoder.blocks.1.attention.key.weight[2, 3]" in chapter_facts["sentence"]
     with pytest.raises(PellucidError, match="too long a name"):
         ask(session, "chapter", reading, chapter="update", place={"weight": "x" * 400})
 
@@ -302,11 +304,11 @@ def test_how_far_the_way_back_is_can_be_asked_meanwhile_and_it_stops(trained: Pa
     session = session_of(trained)
     reading = {"run": "run0", "checkpoint": "", "sentence": "the ox sat"}
     ask(session, "overview", reading)
-    event, told = threading.Event(), []
+    event, progress = threading.Event(), []
     run = session.shelf.load("run0")
 
-    def slow(_: Any, given: Any) -> None:
-        told.append(ask(session, "progress", reading))
+    def slow(_: Any, arguments: Any) -> None:
+        progress.append(ask(session, "progress", reading))
         event.set()  # the browser has gone: the next layer is not entered
 
     handle = run.model.decoder.blocks[1].register_forward_pre_hook(slow)
@@ -317,7 +319,7 @@ def test_how_far_the_way_back_is_can_be_asked_meanwhile_and_it_stops(trained: Pa
     finally:
         stop.set(None)
         handle.remove()
-    assert told == [{"done": 1, "of": 4}]
+    assert progress == [{"done": 1, "of": 4}]
     assert ask(session, "progress", reading) == {"done": 0, "of": 0}
     assert not ask(session, "overview", reading)["backward"]["done"]
     ask(session, "backward", reading)
@@ -330,15 +332,15 @@ def test_a_place_defaults_to_the_last_token(session: Session, reading: Any) -> N
 
 def test_two_checkpoints_are_compared_token_by_token(session: Session, reading: Any) -> None:
     versus = {**reading, "checkpoint": "step-8"}
-    said = ask(session, "prediction", reading, place={"token": 4}, versus=versus)
+    prediction = ask(session, "prediction", reading, place={"token": 4}, versus=versus)
     now = trace(session.shelf.load("run0"), SENTENCE).logits_at(4).double().log_softmax(-1)
     was = trace(session.shelf.load("run0", "step-8"), SENTENCE).logits_at(4).double()
     before = was.log_softmax(-1)
     kl = float((before.exp() * (before - now)).sum())
-    assert said["changed"]["kl"] == pytest.approx(kl, rel=1e-4)
+    assert prediction["changed"]["kl"] == pytest.approx(kl, rel=1e-4)
     shorter = {**versus, "sentence": "a"}
-    said = ask(session, "prediction", reading, place={"token": 4}, versus=shorter)
-    assert said["changed"]["why"].startswith("the other sentence has no token")
+    prediction = ask(session, "prediction", reading, place={"token": 4}, versus=shorter)
+    assert prediction["changed"]["why"].startswith("the other sentence has no token")
 
 
 def test_tokens_of_a_chat_are_read_as_they_are_and_what_one_looks_at_is_the_mean_of_all_heads(
@@ -348,12 +350,12 @@ def test_tokens_of_a_chat_are_read_as_they_are_and_what_one_looks_at_is_the_mean
     ids = run.require_tokenizer().encode_prompt("the fox")
     reading = {"run": "run0", "checkpoint": "", "sentence": "", "ids": ids}
     assert ask(session, "overview", reading)["ids"] == ids
-    looked = ask(session, "looked", reading, place={"token": 4})
+    looked_at_facts = ask(session, "looked", reading, place={"token": 4})
     read = trace(run, ids)
     heads = [read[f"L{layer}.H{head}.weights"][4] for layer in (0, 1) for head in (0, 1)]
     mean = torch.stack(heads).float().mean(0)
-    assert looked["heads"] == 4
-    assert {place: share for place, _, share in looked["rows"]} == pytest.approx(
+    assert looked_at_facts["heads"] == 4
+    assert {place: share for place, _, share in looked_at_facts["rows"]} == pytest.approx(
         {n: float(share) for n, share in enumerate(mean) if share > 0}
     )
     for wrong in ([-1], ["x"], [True], "12", [2**31], [0] * 20_001):

@@ -61,8 +61,8 @@ def test_a_text_has_its_places_filled_in() -> None:
 def test_a_script_is_sent_without_the_lines_that_are_comments() -> None:
     folder = resources.files("pellucid.web") / "static"
     for name in SCRIPTS:
-        whole, sent = (folder / name).read_text("utf-8"), files()[name].content.decode()
-        code = [line for line in whole.splitlines() if not re.match(r" *(//|/\*\*| \*)", line)]
-        assert [line for line in sent.splitlines() if line.strip()] == [
+        source, sent_text = (folder / name).read_text("utf-8"), files()[name].content.decode()
+        code = [line for line in source.splitlines() if not re.match(r" *(//|/\*\*| \*)", line)]
+        assert [line for line in sent_text.splitlines() if line.strip()] == [
             line for line in code if line.strip()
         ], name
