@@ -90,6 +90,6 @@ def test_what_is_wrong_with_a_saved_dataset_is_told(tmp_path: Path) -> None:
     old = save_to_disk(tmp_path / "old", [["one"]], _indices_data_files=[{"filename": "i.arrow"}])
     with pytest.raises(TextError, match="flatten_indices"):
         texts_in(old)
-    away = save_to_disk(tmp_path / "away", [["one"]], _data_files=[{"filename": "../b.arrow"}])
+    broken = save_to_disk(tmp_path / "away", [["one"]], _data_files=[{"filename": "../b.arrow"}])
     with pytest.raises(TextError, match="not in the folder"):
-        texts_in(away)
+        texts_in(broken)

@@ -41,15 +41,15 @@ def hash_of(text: config.Text, tmp_path: Path) -> str | None:
 
 
 def test_the_same_files_and_config_have_the_same_fingerprint(file: Path, tmp_path: Path) -> None:
-    once = hash_of(text_of(file), tmp_path)
-    assert once is not None
-    assert hash_of(text_of(file), tmp_path) == once
-    assert hash_of(replace(text_of(file), held_out=0.25), tmp_path) != once
+    first_hash = hash_of(text_of(file), tmp_path)
+    assert first_hash is not None
+    assert hash_of(text_of(file), tmp_path) == first_hash
+    assert hash_of(replace(text_of(file), held_out=0.25), tmp_path) != first_hash
     other = file.with_name("b.txt")
     other.write_bytes(file.read_bytes())
-    assert hash_of(text_of(other), tmp_path) != once
+    assert hash_of(text_of(other), tmp_path) != first_hash
     file.write_text("a longer text", encoding="utf-8")
-    assert hash_of(text_of(file), tmp_path) != once
+    assert hash_of(text_of(file), tmp_path) != first_hash
 
 
 def test_a_tokenizer_file_counts_by_its_content(file: Path, tmp_path: Path) -> None:

@@ -22,8 +22,8 @@ def numbered(n: int) -> np.ndarray:
 
 def supervised(batch: TokenBatch) -> list[tuple[int, int]]:
     """(token, what follows) wherever something is predicted."""
-    there = batch.targets != IGNORED
-    return list(zip(batch.ids[there].tolist(), batch.targets[there].tolist(), strict=True))
+    is_target = batch.targets != IGNORED
+    return list(zip(batch.ids[is_target].tolist(), batch.targets[is_target].tolist(), strict=True))
 
 
 def same(one: TokenBatch, other: TokenBatch) -> bool:
@@ -61,26 +61,28 @@ def test_every_token_is_a_target_once_in_every_epoch(
 )
 def test_position_is_all_the_state_there_is(n: int, position: int, count: int, seed: int) -> None:
     order = next_token_batches(numbered(n), context_length=5, seed=seed)
-    together = order.batch(position, count)
+    batched = order.batch(position, count)
     fresh = next_token_batches(numbered(n), context_length=5, seed=seed)
     singles = [fresh.batch(position + index, 1) for index in reversed(range(count))][::-1]
-    assert torch.equal(together.ids, torch.cat([single.ids for single in singles]))
-    assert torch.equal(together.targets, torch.cat([single.targets for single in singles]))
-    assert together.n_supervised == sum(single.n_supervised for single in singles)
+    assert torch.equal(batched.ids, torch.cat([single.ids for single in singles]))
+    assert torch.equal(batched.targets, torch.cat([single.targets for single in singles]))
+    assert batched.n_supervised == sum(single.n_supervised for single in singles)
 
 
 def test_batch_may_reach_over_the_end_of_an_epoch() -> None:
     order = next_token_batches(numbered(23), context_length=5, seed=0)
-    counted = Counter(supervised(order.batch(0, 3 * order.rows_per_epoch)))
-    assert set(counted.values()) == {3}
-    assert len(counted) == 23
+    counts = Counter(supervised(order.batch(0, 3 * order.rows_per_epoch)))
+    assert set(counts.values()) == {3}
+    assert len(counts) == 23
 
 
 def test_same_seed_same_order_and_another_seed_another() -> None:
-    one, again = (next_token_batches(numbered(100), context_length=8, seed=3) for _ in range(2))
-    other = next_token_batches(numbered(100), context_length=8, seed=4)
-    assert same(one.batch(7, 30), again.batch(7, 30))
-    assert not same(one.batch(7, 30), other.batch(7, 30))
+    first_order, same_order = (
+        next_token_batches(numbered(100), context_length=8, seed=3) for _ in range(2)
+    )
+    other_order = next_token_batches(numbered(100), context_length=8, seed=4)
+    assert same(first_order.batch(7, 30), same_order.batch(7, 30))
+    assert not same(first_order.batch(7, 30), other_order.batch(7, 30))
 
 
 def test_epochs_differ_in_their_order_and_in_where_they_cut() -> None:
@@ -133,8 +135,8 @@ def test_each_token_carries_the_number_of_its_document(
     plain = next_token_batches(numbered(n), context_length=length, seed=seed)
     batches = [(order.batch(0, 8), plain.batch(0, 8))]
     cut = {"context_length": length, "batch_size": 2}
-    apart = next_token_windows(numbered(n), **cut, documents=starts)
-    batches += list(zip(apart, next_token_windows(numbered(n), **cut), strict=True))
+    kept_apart = next_token_windows(numbered(n), **cut, documents=starts)
+    batches += list(zip(kept_apart, next_token_windows(numbered(n), **cut), strict=True))
     for batch, undivided in batches:
         assert undivided.documents is None
         assert same(batch, undivided)

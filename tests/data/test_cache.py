@@ -26,9 +26,9 @@ def test_a_tokenizer_is_kept_for_the_text_that_it_was_trained_on(workshop: Works
     assert workshop.tokenizer("ab") is None
     tokenizer = train_bytes()
     workshop.keep_tokenizer(tokenizer, "ab")
-    again = workshop.tokenizer("ab")
-    assert again is not None
-    assert again.sha256 == tokenizer.sha256
+    kept_tokenizer = workshop.tokenizer("ab")
+    assert kept_tokenizer is not None
+    assert kept_tokenizer.sha256 == tokenizer.sha256
     assert workshop.tokenizer("cd") is None
 
 
@@ -45,8 +45,8 @@ def test_a_finished_entry_is_loaded_and_linked_and_a_damaged_one_is_refused(
     assert loaded is not None
     assert loaded.sha256 == tokenizer.sha256
     assert not (entry / "trained-on.txt").exists()
-    taken = take(entry, tmp_path / "run")
-    assert taken.train.tokens.tolist()
+    prepared = take(entry, tmp_path / "run")
+    assert prepared.train.tokens.tolist()
     (entry / "text" / "train.npy").unlink()
     with pytest.raises(TextError):
         load_tokenizer(entry)

@@ -48,14 +48,18 @@ def test_pad_that_is_also_the_end_of_a_text_changes_no_target_and_no_mark() -> N
             "supervised": [[0, 1, 1], [0, 0, 1, 1, 0, 1]],
         }
     )
-    one, other = (Answers(pad_id=pad, longest=64).batch(examples, BOTH) for pad in (end, 99))
-    assert torch.equal(one.targets, other.targets)
-    assert one.targets.tolist()[0] == [5, end, *[N] * 6]
-    assert one.padding is not None
-    assert other.padding is not None
-    assert torch.equal(one.padding, other.padding)
-    assert torch.equal(one.ids[one.padding], other.ids[one.padding])
-    assert one.n_supervised == other.n_supervised == 5
+    padded_with_end, padded_with_99 = (
+        Answers(pad_id=pad, longest=64).batch(examples, BOTH) for pad in (end, 99)
+    )
+    assert torch.equal(padded_with_end.targets, padded_with_99.targets)
+    assert padded_with_end.targets.tolist()[0] == [5, end, *[N] * 6]
+    assert padded_with_end.padding is not None
+    assert padded_with_99.padding is not None
+    assert torch.equal(padded_with_end.padding, padded_with_99.padding)
+    assert torch.equal(
+        padded_with_end.ids[padded_with_end.padding], padded_with_99.ids[padded_with_end.padding]
+    )
+    assert padded_with_end.n_supervised == padded_with_99.n_supervised == 5
 
 
 def test_decoder_begins_with_its_start_and_predicts_the_whole_target() -> None:
@@ -67,24 +71,28 @@ def test_decoder_begins_with_its_start_and_predicts_the_whole_target() -> None:
     assert batch.source_padding.sum(dim=1).tolist() == [3, 2]
     assert batch.n_supervised == 6
     started = examples_of({"source": [[4, 5, 1], [4, 1]], "target": [[0, 6, 1], [0, 7, 8, 9, 1]]})
-    again = TwoTexts(pad_id=1, longest=64, start_id=None).batch(started, BOTH)
+    unstarted = TwoTexts(pad_id=1, longest=64, start_id=None).batch(started, BOTH)
     assert all(
-        torch.equal(tensor, again.named_tensors()[name])
+        torch.equal(tensor, unstarted.named_tensors()[name])
         for name, tensor in batch.named_tensors().items()
     )
 
 
 def test_labels_are_numbers_or_a_yes_or_no_for_each_class() -> None:
     examples = examples_of({"ids": [[4, 5], [6]], "label": [[2], [0]]})
-    one = ClassLabels(pad_id=0, longest=64, n_classes=3, multi_label=False).batch(examples, BOTH)
-    assert one.labels.tolist() == [2, 0]
-    assert one.labels.dtype == torch.int64
-    assert one.n_supervised == 2
-    assert one.padding.sum(dim=1).tolist() == [2, 1]
+    single_label = ClassLabels(pad_id=0, longest=64, n_classes=3, multi_label=False).batch(
+        examples, BOTH
+    )
+    assert single_label.labels.tolist() == [2, 0]
+    assert single_label.labels.dtype == torch.int64
+    assert single_label.n_supervised == 2
+    assert single_label.padding.sum(dim=1).tolist() == [2, 1]
     multi_label = examples_of({"ids": [[4, 5], [6]], "label": [[1, 0, 1], [0, 0, 0]]})
-    many = ClassLabels(pad_id=0, longest=64, n_classes=3, multi_label=True).batch(multi_label, BOTH)
-    assert many.labels.tolist() == [[1.0, 0.0, 1.0], [0.0, 0.0, 0.0]]
-    assert many.labels.dtype == torch.float32
+    several_labels = ClassLabels(pad_id=0, longest=64, n_classes=3, multi_label=True).batch(
+        multi_label, BOTH
+    )
+    assert several_labels.labels.tolist() == [[1.0, 0.0, 1.0], [0.0, 0.0, 0.0]]
+    assert several_labels.labels.dtype == torch.float32
 
 
 @pytest.mark.parametrize("labels", [[0, 1], [], [3]])
@@ -120,7 +128,7 @@ def test_prompts_bring_their_rows_along() -> None:
     assert batch.rows == (8, 3)
     order = BucketedBatches(rows, PromptTexts(), rows_at_once=2, seed=0)
     assert sorted(order.batch(2, 2).rows) == [3, 8]
-    assert [each.rows for each in in_turn(rows, PromptTexts(), 1)] == [(8,), (3,)]
+    assert [batch.rows for batch in in_turn(rows, PromptTexts(), 1)] == [(8,), (3,)]
     with pytest.raises(TextError, match="were not stored"):
         PromptTexts().batch(examples_of({"prompt": [[0]]}), BOTH[:1])
 
@@ -153,6 +161,8 @@ def test_each_form_is_seen_whole_in_every_epoch_and_in_evaluation(form: str) -> 
     )
     batches = [order.batch(23 + start, min(5, 23 - start)) for start in range(0, 23, 5)]
     for multi_label in (batches, list(in_turn(examples, COLLATIONS[form], 4))):
-        seen = [row for b in multi_label for row in b.named_tensors()[SEEN[form]][:, 0].tolist()]
-        assert sorted(seen) == list(range(23))
+        rows_seen = [
+            row for b in multi_label for row in b.named_tensors()[SEEN[form]][:, 0].tolist()
+        ]
+        assert sorted(rows_seen) == list(range(23))
         assert sum(batch.n_supervised for batch in multi_label) == 23

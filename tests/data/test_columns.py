@@ -13,12 +13,12 @@ PATHS = ("data.jsonl",)
 
 
 def test_a_column_is_a_name_a_path_or_a_text_with_columns() -> None:
-    one = row(english="Go.\r\nNow", meta={"id": "x"}, **{"a.b": "dotted"})
-    assert parse_column("english").text(one) == "Go.\nNow"
-    assert parse_column("meta.id").text(one) == "x"
-    assert parse_column("a.b").text(one) == "dotted"
+    example_row = row(english="Go.\r\nNow", meta={"id": "x"}, **{"a.b": "dotted"})
+    assert parse_column("english").text(example_row) == "Go.\nNow"
+    assert parse_column("meta.id").text(example_row) == "x"
+    assert parse_column("a.b").text(example_row) == "dotted"
     assert (
-        parse_column("{{To}} French: {english} ({meta.id})").text(one)
+        parse_column("{{To}} French: {english} ({meta.id})").text(example_row)
         == "{To} French: Go.\nNow (x)"
     )
 
@@ -93,9 +93,9 @@ def test_a_missing_column_is_refused_with_those_that_there_are() -> None:
 def test_columns_are_found_by_their_usual_names(
     kind: Rows, values: dict[str, object], expected: list[str]
 ) -> None:
-    said = assemble_columns(kind, row(**values)).choices
-    assert len(said) == len(expected)
-    assert all(line.endswith(part) for line, part in zip(said, expected, strict=True))
+    choices = assemble_columns(kind, row(**values)).choices
+    assert len(choices) == len(expected)
+    assert all(line.endswith(part) for line, part in zip(choices, expected, strict=True))
 
 
 def test_ambiguous_and_missing_columns_are_refused_with_the_flag() -> None:
@@ -109,7 +109,7 @@ def test_ambiguous_and_missing_columns_are_refused_with_the_flag() -> None:
 
 
 def test_instruction_and_input_are_parted_by_a_blank_line() -> None:
-    found = assemble_columns(config.Prompts(paths=PATHS), row(instruction="i", input="x"))
-    assert found.texts(row(instruction="Add.", input="1 + 1")) == ["Add.\n\n1 + 1"]
-    assert found.texts(row(instruction="Add.", input="")) == ["Add."]
-    assert found.texts(row(instruction="Add.")) == ["Add."]
+    columns = assemble_columns(config.Prompts(paths=PATHS), row(instruction="i", input="x"))
+    assert columns.texts(row(instruction="Add.", input="1 + 1")) == ["Add.\n\n1 + 1"]
+    assert columns.texts(row(instruction="Add.", input="")) == ["Add."]
+    assert columns.texts(row(instruction="Add.")) == ["Add."]

@@ -56,8 +56,8 @@ def test_manifest_knows_what_lies_there(folder: Path) -> None:
 
 def test_unknown_characters_are_counted_per_split(tmp_path: Path) -> None:
     tokenizer = train_characters(["abc"])
-    known, other = Document("a", "abc"), Document("b", "abxyé")
-    split = Split(train=(known,), held_out=(other,), split_by="documents")
+    known_document, other_document = Document("a", "abc"), Document("b", "abxyé")
+    split = Split(train=(known_document,), held_out=(other_document,), split_by="documents")
     manifest = prepare_documents(tmp_path / "text", parts_of(split), tokenizer).manifest
     assert manifest.train.unknown == 0.0
     assert manifest.held_out.unknown == 3 / 7  # begin and end count as tokens
@@ -128,15 +128,15 @@ def test_interrupted_preparation_is_not_taken_for_a_finished_one(
 
 
 def test_hash_of_the_content_depends_on_texts_and_their_bounds_alone(tmp_path: Path) -> None:
-    def found(*documents: Document) -> str:
+    def content_hash(*documents: Document) -> str:
         split = Split(documents, (Document("d", "held out"),), "documents")
         place = tmp_path / str(len(list(tmp_path.iterdir())))
         return prepare_documents(place, parts_of(split), BYTES).manifest.sha256
 
     ab = Document("1", "a"), Document("2", "b")
-    assert found(*ab) == found(Document("x", "a"), Document("y", "b"))
-    assert found(*ab) != found(Document("1", "ab"))
-    assert found(*ab) != found(*ab[::-1])
+    assert content_hash(*ab) == content_hash(Document("x", "a"), Document("y", "b"))
+    assert content_hash(*ab) != content_hash(Document("1", "ab"))
+    assert content_hash(*ab) != content_hash(*ab[::-1])
 
 
 def test_preparing_twice_gives_the_same_files_with_any_number_of_processes(tmp_path: Path) -> None:

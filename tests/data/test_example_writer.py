@@ -75,10 +75,10 @@ class PulledPlugError(Exception):
 
 
 def until(moment: int) -> Iterator[Row]:
-    for number, each in enumerate(ROWS):
+    for number, example in enumerate(ROWS):
         if number == moment:
             raise PulledPlugError
-        yield each
+        yield example
 
 
 @pytest.mark.parametrize("moment", [2, 23, 41, 58])

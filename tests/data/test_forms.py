@@ -26,7 +26,9 @@ def said(ids: list[int]) -> str:
 
 
 def supervised(ids: Any) -> list[int]:
-    return [i for i, on in zip(ids["ids"], ids["supervised"], strict=True) if on]
+    return [
+        i for i, is_supervised in zip(ids["ids"], ids["supervised"], strict=True) if is_supervised
+    ]
 
 
 # conversations
@@ -44,46 +46,46 @@ def test_a_prompt_and_its_answer_become_ids_of_which_the_answer_is_supervised() 
 
 
 def test_chats_of_two_conventions_are_the_same() -> None:
-    ours = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}]
+    messages = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}]
     others = [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Yo"}]
-    (one,), _, _ = examples_of(CHATS, rows({"messages": ours}))
-    (two,), _, _ = examples_of(CHATS, rows({"conversations": others}))
-    assert one == two
+    (first_example,), _, _ = examples_of(CHATS, rows({"messages": messages}))
+    (second_example,), _, _ = examples_of(CHATS, rows({"conversations": others}))
+    assert first_example == second_example
 
 
 def test_a_chosen_column_of_messages_is_read_whatever_other_columns_there_are() -> None:
-    chosen = config.Conversations(paths=PATHS, messages="talk")
+    prompts_config = config.Conversations(paths=PATHS, messages="talk")
     talk = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}]
-    (given,) = rows({"talk": talk, "prompt": "a", "answer": "b"})
-    columns = assemble_columns(chosen, given)
+    (one_row,) = rows({"talk": talk, "prompt": "a", "answer": "b"})
+    columns = assemble_columns(prompts_config, one_row)
     assert columns.choices == ["messages: talk"]
-    (example,), _, _ = examples_of(chosen, [given])
+    (example,), _, _ = examples_of(prompts_config, [one_row])
     assert supervised(example.ids) == [*TOKENIZER.encode("Yo"), TOKENIZER.end_id]
 
 
 def test_what_has_no_prompt_or_no_answer_is_dropped_and_counted_with_its_row() -> None:
     good = {"prompt": "Hi", "answer": "Yo"}
-    given = rows(good, {"prompt": " ", "answer": "Yo"}, {"prompt": "a", "answer": None}, good)
-    found, census, _ = examples_of(CHATS, given)
-    assert [example.row for example in found] == [1, 4]
+    all_rows = rows(good, {"prompt": " ", "answer": "Yo"}, {"prompt": "a", "answer": None}, good)
+    examples, census, _ = examples_of(CHATS, all_rows)
+    assert [example.row for example in examples] == [1, 4]
     assert census.dropped == {"it has no prompt": 1, "it has no answer": 1}
     assert "dropped 1: it has no prompt (data.jsonl, row 2)" in census.lines()
     assert json.loads(json.dumps(census.table()))["rows"] == 4
 
 
 def test_what_does_not_fit_is_cut_or_dropped_and_never_in_silence() -> None:
-    given = rows({"prompt": "Hi", "answer": "a" * 50}, {"prompt": "H" * 50, "answer": "a"})
+    all_rows = rows({"prompt": "Hi", "answer": "a" * 50}, {"prompt": "H" * 50, "answer": "a"})
     room = len("B### Instruction:\nHi\n\n### Response:\n")
-    found, census, _ = examples_of(CHATS, given, context_length=room + 3)
-    assert [len(example.ids["ids"]) for example in found] == [room + 3]
-    assert supervised(found[0].ids) == TOKENIZER.encode("aaa")
-    assert found[0].truncated
-    assert not found[0].ends
+    examples, census, _ = examples_of(CHATS, all_rows, context_length=room + 3)
+    assert [len(example.ids["ids"]) for example in examples] == [room + 3]
+    assert supervised(examples[0].ids) == TOKENIZER.encode("aaa")
+    assert examples[0].truncated
+    assert not examples[0].ends
     assert (census.truncated, census.endless, census.examples) == (1, 1, 1)
     (reason,) = census.dropped
     assert "prompt fills the window" in reason
     with pytest.raises(TextError, match=r"no example is left.*row 1; data.jsonl, row 2"):
-        examples_of(CHATS, given, context_length=room)
+        examples_of(CHATS, all_rows, context_length=room)
 
 
 @pytest.mark.parametrize(
@@ -107,10 +109,10 @@ def test_a_broken_message_is_refused_with_row_and_number(messages: Any, expected
 
 def test_a_chat_without_an_answer_is_dropped() -> None:
     fine = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}]
-    found, census, _ = examples_of(
+    examples, census, _ = examples_of(
         CHATS, rows({"messages": fine}, {"messages": fine[:1]}, {"messages": []})
     )
-    assert len(found) == 1
+    assert len(examples) == 1
     assert census.dropped == {"it has no answer": 2}
 
 
@@ -138,17 +140,17 @@ def test_a_pair_is_a_framed_source_and_a_target_that_ends() -> None:
 def test_a_target_ends_also_where_the_same_token_begins_a_text() -> None:
     inner = tokenizers.Tokenizer.from_str(TOKENIZER.to_json())
     end = "<|end_of_text|>"
-    both = Tokenizer(inner, (end, end))
-    (example,), _, _ = examples_of(PAIRS, rows({"en": "Go.", "fr": "Va"}), tokenizer=both)
-    assert example.ids["target"][-1] == both.end_id
-    assert example.ids["source"].count(both.begin_id) == 1
+    shared_end = Tokenizer(inner, (end, end))
+    (example,), _, _ = examples_of(PAIRS, rows({"en": "Go.", "fr": "Va"}), tokenizer=shared_end)
+    assert example.ids["target"][-1] == shared_end.end_id
+    assert example.ids["source"].count(shared_end.begin_id) == 1
 
 
 def test_a_source_that_is_cut_keeps_its_end() -> None:
-    given = rows({"en": "abcdefgh", "fr": "x"}, {"en": "", "fr": "x"}, {"en": "x", "fr": None})
-    (example,), census, _ = examples_of(PAIRS, given, context_length=5)
-    whole = Framing(TOKENIZER).ids_of("abc")
-    assert example.ids["source"] == whole
+    all_rows = rows({"en": "abcdefgh", "fr": "x"}, {"en": "", "fr": "x"}, {"en": "x", "fr": None})
+    (example,), census, _ = examples_of(PAIRS, all_rows, context_length=5)
+    source_ids = Framing(TOKENIZER).ids_of("abc")
+    assert example.ids["source"] == source_ids
     assert example.truncated
     assert census.dropped == {"it has no source": 1, "it has no target": 1}
 
@@ -157,21 +159,21 @@ def test_a_source_that_is_cut_keeps_its_end() -> None:
 
 
 def test_classes_are_found_in_the_data_and_sorted_without_blanks() -> None:
-    given = rows(
+    all_rows = rows(
         {"text": "a", "label": " spam"}, {"text": "b", "label": "ham "}, {"text": "c", "label": ""}
     )
-    found, census, facts = examples_of(LABELLED, given)
-    assert [example.ids["label"] for example in found] == [[1], [0]]
-    assert found[0].ids["ids"] == Framing(TOKENIZER).ids_of("a")
+    examples, census, facts = examples_of(LABELLED, all_rows)
+    assert [example.ids["label"] for example in examples] == [[1], [0]]
+    assert examples[0].ids["ids"] == Framing(TOKENIZER).ids_of("a")
     assert facts[-1] == "classes: ham, spam (each text has one)"
     assert census.dropped == {"it has no label": 1}
 
 
 def test_numbers_are_classes_in_the_order_of_their_size() -> None:
-    given = rows(*({"text": "a", "label": n} for n in (10, 9, 2)))
-    found, _, facts = examples_of(LABELLED, given)
+    all_rows = rows(*({"text": "a", "label": n} for n in (10, 9, 2)))
+    examples, _, facts = examples_of(LABELLED, all_rows)
     assert facts[-1].startswith("classes: 2, 9, 10")
-    assert [example.ids["label"] for example in found] == [[2], [1], [0]]
+    assert [example.ids["label"] for example in examples] == [[2], [1], [0]]
     with pytest.raises(TextError, match=r"is 0\.5, expected the name of a class"):
         examples_of(LABELLED, rows({"text": "a", "label": 0.5}))
 
@@ -180,33 +182,33 @@ def test_numbers_are_classes_in_the_order_of_their_size() -> None:
 def test_several_labels_are_a_one_for_each_class_that_is_named(parted: bool) -> None:
     values: list[list[str]] = [["b", "a"], ["c"], ["a"]]
     kind = config.Labelled(paths=PATHS, separator=";") if parted else LABELLED
-    given = rows(*({"text": "t", "label": "; ".join(v) if parted else v} for v in values))
-    found, census, _ = examples_of(kind, given)
-    assert [example.ids["label"] for example in found] == [[1, 1, 0], [0, 0, 1], [1, 0, 0]]
+    all_rows = rows(*({"text": "t", "label": "; ".join(v) if parted else v} for v in values))
+    examples, census, _ = examples_of(kind, all_rows)
+    assert [example.ids["label"] for example in examples] == [[1, 1, 0], [0, 0, 1], [1, 0, 0]]
     assert census.labels == {0: 2, 1: 1, 2: 1}
 
 
 def test_a_label_outside_the_given_classes_is_refused_and_an_empty_class_is_said() -> None:
-    given = rows({"text": "a", "label": "ham"}, {"text": "b", "label": "eggs"})
+    all_rows = rows({"text": "a", "label": "ham"}, {"text": "b", "label": "eggs"})
     with pytest.raises(TextError, match=r"row 2: the label 'eggs' is none of the classes"):
-        examples_of(LABELLED, given, classes=["ham", "spam"])
+        examples_of(LABELLED, all_rows, classes=["ham", "spam"])
     classes = ["eggs", "ham", "spam"]
-    _, census, _ = examples_of(LABELLED, given, classes=classes)
+    _, census, _ = examples_of(LABELLED, all_rows, classes=classes)
     assert "the class 'spam' has no example" in census.lines(classes)
     with pytest.raises(TextError, match="name 1 class"):
-        examples_of(LABELLED, given[:1])
+        examples_of(LABELLED, all_rows[:1])
 
 
 # preferences
 
 
 def test_two_answers_go_on_from_one_prompt() -> None:
-    given = rows({"instruction": "Add.", "input": "1+1", "chosen": "2", "rejected": "3, fool"})
-    (example,), _, _ = examples_of(PREFERENCES, given)
+    all_rows = rows({"instruction": "Add.", "input": "1+1", "chosen": "2", "rejected": "3, fool"})
+    (example,), _, _ = examples_of(PREFERENCES, all_rows)
     assert said(example.ids["prompt"]) == "### Instruction:\nAdd.\n\n1+1\n\n### Response:\n"
     assert example.ids["chosen"] == [*TOKENIZER.encode("2"), TOKENIZER.end_id]
     assert example.ids["rejected"] == [*TOKENIZER.encode("3, fool"), TOKENIZER.end_id]
-    (prompt,), _, _ = examples_of(PROMPTS, given)
+    (prompt,), _, _ = examples_of(PROMPTS, all_rows)
     assert prompt.ids["prompt"] == example.ids["prompt"]
 
 
@@ -216,21 +218,23 @@ def test_whole_chats_are_parted_into_their_shared_prompt_and_the_last_answers() 
         {"role": "assistant", "content": "Yo"},
         {"role": "user", "content": "More"},
     ]
-    good, bad = ({"role": "assistant", "content": each} for each in ("good", "bad"))
-    given = rows({"chosen": [*shared, good], "rejected": [*shared, bad]})
-    (one,), _, _ = examples_of(PREFERENCES, given)
-    assert said(one.ids["prompt"]).endswith("Yo\n\n### Instruction:\nMore\n\n### Response:\n")
-    assert [said(one.ids[side]) for side in ("chosen", "rejected")] == ["good", "bad"]
-    apart = rows({"prompt": shared, "chosen": [good], "rejected": [bad]})
-    (two,), _, _ = examples_of(PREFERENCES, apart)
-    assert one.ids == two.ids
-    also = rows({"prompt": "More", "chosen": [*shared, good], "rejected": [*shared, bad]})
-    assert examples_of(PREFERENCES, also)[0][0].ids == one.ids
+    good, bad = ({"role": "assistant", "content": content} for content in ("good", "bad"))
+    all_rows = rows({"chosen": [*shared, good], "rejected": [*shared, bad]})
+    (first_example,), _, _ = examples_of(PREFERENCES, all_rows)
+    assert said(first_example.ids["prompt"]).endswith(
+        "Yo\n\n### Instruction:\nMore\n\n### Response:\n"
+    )
+    assert [said(first_example.ids[side]) for side in ("chosen", "rejected")] == ["good", "bad"]
+    separate = rows({"prompt": shared, "chosen": [good], "rejected": [bad]})
+    (second_example,), _, _ = examples_of(PREFERENCES, separate)
+    assert first_example.ids == second_example.ids
+    spelled_twice = rows({"prompt": "More", "chosen": [*shared, good], "rejected": [*shared, bad]})
+    assert examples_of(PREFERENCES, spelled_twice)[0][0].ids == first_example.ids
 
 
 def test_pairs_that_teach_nothing_are_dropped_and_counted() -> None:
     fine = {"prompt": "Hi", "chosen": "a", "rejected": "b"}
-    given = rows(
+    all_rows = rows(
         fine,
         {"prompt": "Hi", "chosen": "a", "rejected": "a"},
         {"prompt": "", "chosen": "a", "rejected": "b"},
@@ -238,8 +242,8 @@ def test_pairs_that_teach_nothing_are_dropped_and_counted() -> None:
         {"prompt": "Hi", "chosen": "x" * 400 + "a", "rejected": "x" * 400 + "b"},
         {"prompt": "H" * 400, "chosen": "a", "rejected": "b"},
     )
-    found, census, _ = examples_of(PREFERENCES, given, context_length=300)
-    assert [example.row for example in found] == [1]
+    examples, census, _ = examples_of(PREFERENCES, all_rows, context_length=300)
+    assert [example.row for example in examples] == [1]
     assert sum(census.dropped.values()) == 5
     assert census.dropped["chosen and rejected are the same"] == 1
     assert any("as far as they fit" in reason for reason in census.dropped)
@@ -252,8 +256,8 @@ def test_an_answer_that_is_the_whole_of_its_list_is_not_taken_for_the_prompt() -
     )
     other = {"role": "assistant", "content": "b"}
     fine = {"chosen": [question, answer], "rejected": [question, other]}
-    given = rows(fine, {"chosen": [question, answer], "rejected": [question]})
-    _, census, _ = examples_of(PREFERENCES, given)
+    all_rows = rows(fine, {"chosen": [question, answer], "rejected": [question]})
+    _, census, _ = examples_of(PREFERENCES, all_rows)
     assert list(census.dropped) == ["it has no prompt"]
 
 
@@ -273,8 +277,8 @@ def test_a_prompt_keeps_its_whole_row() -> None:
 
 
 def test_texts_for_a_tokenizer_are_what_the_columns_say() -> None:
-    def texts(kind: Any, one: Row) -> list[str]:
-        return assemble_columns(kind, one).texts(one)
+    def texts(kind: Any, first_row: Row) -> list[str]:
+        return assemble_columns(kind, first_row).texts(first_row)
 
     assert texts(CHATS, row(prompt="a", answer="b")) == ["a", "b"]
     assert texts(PAIRS, row(source="a", target="b")) == ["a", "b"]
@@ -291,23 +295,23 @@ def test_a_csv_without_the_column_is_refused(tmp_path: Path) -> None:
 
 def test_public_rows_become_examples(shared_data: Path) -> None:
     sft = str(shared_data / "rasbt-sft" / "instruction-data.json")
-    found, census, _ = examples_of(config.Conversations(paths=(sft,)), context_length=1024)
+    examples, census, _ = examples_of(config.Conversations(paths=(sft,)), context_length=1024)
     assert (census.rows, census.truncated, dict(census.dropped)) == (1100, 0, {})
-    assert all(supervised(example.ids)[-1] == TOKENIZER.end_id for example in found)
+    assert all(supervised(example.ids)[-1] == TOKENIZER.end_id for example in examples)
     preference = str(shared_data / "rasbt-preference" / "instruction-data-with-preference.json")
     _, census, _ = examples_of(config.Preferences(paths=(preference,)), context_length=1024)
     assert census.rows == 1100
     assert census.examples + sum(census.dropped.values()) == 1100
     sms = str(shared_data / "sms-spam" / "SMSSpamCollection")
     kind = config.Labelled(paths=(sms,), text="2", label="1")
-    found, census, facts = examples_of(kind, context_length=1024)
+    examples, census, facts = examples_of(kind, context_length=1024)
     assert census.labels == {0: 4827, 1: 747}
     assert facts[-1] == "classes: ham, spam (each text has one)"
 
 
 def test_a_chosen_prompt_is_read_though_there_are_messages_too() -> None:
-    (given,) = rows({"sum": "1+1?", "messages": [{"role": "user", "content": "Hi"}]})
-    columns = assemble_columns(config.Prompts(paths=PATHS, prompt="sum"), given)
+    (one_row,) = rows({"sum": "1+1?", "messages": [{"role": "user", "content": "Hi"}]})
+    columns = assemble_columns(config.Prompts(paths=PATHS, prompt="sum"), one_row)
     assert columns.choices == ["prompt: sum"]
 
 

@@ -33,6 +33,6 @@ def test_texts_with_labels_are_framed_as_they_are_when_their_class_is_asked_for(
             )
             example = form.encode(row)
             assert isinstance(example, Example)
-            asked = Framing.for_classes(tokenizer).ids_within("spam and eggs", longest)
-            assert (example.ids["ids"], example.truncated) == (asked.ids, asked.truncated)
+            framed = Framing.for_classes(tokenizer).ids_within("spam and eggs", longest)
+            assert (example.ids["ids"], example.truncated) == (framed.ids, framed.truncated)
     assert Framing.for_classes(published()).ids_of("a") == published().encode("a")

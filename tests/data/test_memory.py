@@ -41,9 +41,9 @@ print(json.dumps([peak() - before, manifest.split_by, facts.n_bytes, facts.n_tok
 
 def prepared(path: Path, field: str, kind: str, place: Path) -> tuple[int, str, int, int]:
     words = [sys.executable, "-c", CHILD, str(path), field, kind, str(place)]
-    done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True)
-    grown, by, n_bytes, n_tokens = json.loads(done.stdout)
-    return grown, by, n_bytes, n_tokens
+    process = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True)
+    grown, cut_by, n_bytes, n_tokens = json.loads(process.stdout)
+    return grown, cut_by, n_bytes, n_tokens
 
 
 LINE = "It is a truth universally acknowledged, that a memory is bounded;"
@@ -65,9 +65,11 @@ def table(path: Path, n_bytes: int) -> None:
 @pytest.mark.parametrize("end", ["\n", ""], ids=["lines", "a single line"])
 def test_one_long_text_is_prepared_within_the_bound(tmp_path: Path, end: str) -> None:
     book(tmp_path / "book.txt", 60_000_000, end)
-    grown, by, n_bytes, n_tokens = prepared(tmp_path / "book.txt", "", "bytes", tmp_path / "run")
+    grown, cut_by, n_bytes, n_tokens = prepared(
+        tmp_path / "book.txt", "", "bytes", tmp_path / "run"
+    )
     assert grown < BOUND
-    assert (by, n_tokens) == ("tails", n_bytes + 2)
+    assert (cut_by, n_tokens) == ("tails", n_bytes + 2)
     assert n_bytes == pytest.approx(54_000_000, rel=0.02)
 
 
@@ -80,8 +82,8 @@ def test_corpus_is_learned_from_and_encoded_within_the_bound(tmp_path: Path, row
         table(path, 200_000_000)
     else:
         book(path, 200_000_000, "\n")
-    grown, by, n_bytes, _ = prepared(path, "text" if rows else "", "pairs", tmp_path / "run")
+    grown, cut_by, n_bytes, _ = prepared(path, "text" if rows else "", "pairs", tmp_path / "run")
     # the trainer takes 256 pieces at a time, and keeps the words it counts
     assert grown < 2.5 * BOUND
-    assert by == ("documents" if rows else "tails")
+    assert cut_by == ("documents" if rows else "tails")
     assert n_bytes > 170_000_000

@@ -26,21 +26,22 @@ def test_every_thousand_rows_have_the_shares_of_the_weights() -> None:
 
 def test_the_order_is_a_function_of_seed_and_position() -> None:
     order = MixedOrder(RINGS, length=10, seed=1)
-    whole = order.windows(1000, 100)
+    all_windows = order.windows(1000, 100)
     parts = [MixedOrder(RINGS, length=10, seed=1).windows(1000 + n, 1) for n in range(100)]
     assert all(
-        (np.concatenate(p) == w).all() for p, w in zip(zip(*parts, strict=True), whole, strict=True)
+        (np.concatenate(p) == w).all()
+        for p, w in zip(zip(*parts, strict=True), all_windows, strict=True)
     )
-    assert (MixedOrder(RINGS, length=10, seed=2).windows(1000, 100)[2] != whole[2]).any()
+    assert (MixedOrder(RINGS, length=10, seed=2).windows(1000, 100)[2] != all_windows[2]).any()
 
 
 def test_within_a_text_all_is_seen_once_before_anything_is_seen_twice() -> None:
     starts, _, firsts, lengths = MixedOrder(RINGS, length=10, seed=1).windows(0, 5000)
     for ring in RINGS:
-        own = starts[firsts == ring.first]
+        ring_starts = starts[firsts == ring.first]
         n_windows = ring.n_tokens // 10
-        for epoch in range(len(own) // n_windows):
-            windows = own[epoch * n_windows : (epoch + 1) * n_windows]
+        for epoch in range(len(ring_starts) // n_windows):
+            windows = ring_starts[epoch * n_windows : (epoch + 1) * n_windows]
             assert len(np.unique(windows % ring.n_tokens)) == n_windows
         assert (lengths[firsts == ring.first] == ring.n_tokens).all()
 
@@ -55,9 +56,9 @@ def test_a_row_has_tokens_of_one_text() -> None:
 
 def test_one_text_has_the_order_of_its_windows() -> None:
     mixed = MixedOrder((Ring(0, 105, 1.0),), length=10, seed=3)
-    starts, counted = WindowOrder(105, length=10, seed=3).windows(7, 30)
+    starts, epochs = WindowOrder(105, length=10, seed=3).windows(7, 30)
     assert (mixed.windows(7, 30)[0] == starts).all()
-    assert (mixed.windows(7, 30)[1] == counted).all()
+    assert (mixed.windows(7, 30)[1] == epochs).all()
 
 
 def test_a_text_shorter_than_a_context_is_refused_by_its_number() -> None:
@@ -100,5 +101,5 @@ def test_the_order_of_a_trillion_tokens_needs_no_table() -> None:
         assert len(set(starts.tolist())) == 256
         assert ((starts >= 0) & (starts < 10**12 + 1000)).all()
         assert (n_counted == 1000).all()
-    again = WindowOrder(10**12, length=1000, seed=3).windows(10**9 - 100, 100)
-    assert (again[0] == windows[1][0][28:128]).all()
+    later_windows = WindowOrder(10**12, length=1000, seed=3).windows(10**9 - 100, 100)
+    assert (later_windows[0] == windows[1][0][28:128]).all()

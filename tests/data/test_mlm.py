@@ -26,8 +26,8 @@ PAIRS = with_mask(train_byte_pairs(TEXTS, 300))
 def stream(tokenizer: Any, texts: list[str] = TEXTS) -> tuple[np.ndarray, np.ndarray]:
     """All tokens, and where documents begin."""
     documents = [tokenizer.encode_document(text) for text in texts]
-    starts = np.cumsum([0, *(len(each) for each in documents)])[:-1]
-    return np.array([token for each in documents for token in each], np.uint16), starts
+    starts = np.cumsum([0, *(len(document) for document in documents)])[:-1]
+    return np.array([token for document in documents for token in document], np.uint16), starts
 
 
 def rule(tokenizer: Any = BYTES, **changes: Any) -> Masking:
@@ -56,10 +56,10 @@ def test_what_is_hidden_is_given_back_by_the_targets(
     masking = rule(whole_words=words)
     batch = masked_batches(TOKENS, masking, context_length=34, seed=seed).batch(position, n)
     plain = next_token_batches(TOKENS, context_length=32, seed=seed).batch(position, n)
-    found = restored(batch)
-    assert torch.equal(found[:, 1:-1], plain.ids)
-    assert set(found[:, 0].tolist()) == {BYTES.begin_id}
-    assert set(found[:, -1].tolist()) == {BYTES.end_id}
+    restored_ids = restored(batch)
+    assert torch.equal(restored_ids[:, 1:-1], plain.ids)
+    assert set(restored_ids[:, 0].tolist()) == {BYTES.begin_id}
+    assert set(restored_ids[:, -1].tolist()) == {BYTES.end_id}
     assert batch.n_supervised == max(1, int((batch.targets != IGNORED).sum()))
 
 
@@ -69,11 +69,11 @@ def test_same_seed_and_position_hide_the_same_tokens_however_they_are_asked_for(
     position: int, n: int, seed: int
 ) -> None:
     masking = rule()
-    together = masked_batches(TOKENS, masking, context_length=20, seed=seed).batch(position, n)
+    batched = masked_batches(TOKENS, masking, context_length=20, seed=seed).batch(position, n)
     fresh = masked_batches(TOKENS, masking, context_length=20, seed=seed)
     singles = [fresh.batch(position + index, 1) for index in reversed(range(n))][::-1]
-    assert torch.equal(together.ids, torch.cat([single.ids for single in singles]))
-    assert torch.equal(together.targets, torch.cat([single.targets for single in singles]))
+    assert torch.equal(batched.ids, torch.cat([single.ids for single in singles]))
+    assert torch.equal(batched.targets, torch.cat([single.targets for single in singles]))
 
 
 def test_each_epoch_and_each_seed_hides_other_tokens() -> None:
@@ -83,7 +83,7 @@ def test_each_epoch_and_each_seed_hides_other_tokens() -> None:
     hidden = [order.batch(epoch, 1).ids.tolist() for epoch in range(10)]
     other = masked_batches(tokens, masking, context_length=66, seed=1)
     hidden += [other.batch(epoch, 1).ids.tolist() for epoch in range(10)]
-    assert len({str(each) for each in hidden}) == 20
+    assert len({str(mask) for mask in hidden}) == 20
 
 
 def test_special_tokens_are_never_chosen_and_never_drawn() -> None:
@@ -103,8 +103,8 @@ def test_each_ordinary_token_is_chosen_once_an_epoch_where_all_are() -> None:
     masking = dataclasses.replace(rule(), chosen=1.0)
     order = masked_batches(np.arange(95, dtype=np.uint16), masking, context_length=12, seed=0)
     batch = order.batch(order.rows_per_epoch, order.rows_per_epoch)
-    there = batch.targets[batch.targets != IGNORED].tolist()
-    assert sorted(there) == list(range(95))
+    targets = batch.targets[batch.targets != IGNORED].tolist()
+    assert sorted(targets) == list(range(95))
 
 
 @pytest.mark.parametrize("words", [False, True])
@@ -115,14 +115,14 @@ def test_shares_are_those_that_were_asked_for(words: bool) -> None:
     batch = order.batch(0, 300 * order.rows_per_epoch)
     special = torch.tensor([BYTES.begin_id, BYTES.end_id])
     possible = 300 * int((~torch.isin(torch.from_numpy(TOKENS.astype(int)), special)).sum())
-    there = batch.targets != IGNORED
-    n = int(there.sum())
+    is_target = batch.targets != IGNORED
+    n = int(is_target.sum())
     assert n / possible == pytest.approx(0.15, rel=0.02 if words else 0.005)
-    masks = int((batch.ids[there] == mask_id_of(BYTES)).sum())
-    same = int((batch.ids[there] == batch.targets[there]).sum())
+    masks = int((batch.ids[is_target] == mask_id_of(BYTES)).sum())
+    n_same = int((batch.ids[is_target] == batch.targets[is_target]).sum())
     # of those replaced, one in 256 is drawn as it was
     expected = np.array([0.8, 0.1 * 255 / 256, 0.1 + 0.1 / 256]) * n
-    counts = np.array([masks, n - masks - same, same])
+    counts = np.array([masks, n - masks - n_same, n_same])
     assert float(((counts - expected) ** 2 / expected).sum()) < 13.8  # 1 in 1000
 
 
@@ -144,15 +144,15 @@ def test_whole_words_are_chosen_whole_or_not_at_all(tokenizer: Any) -> None:
     order = masked_batches(tokens, masking, context_length=26, seed=0, documents=starts)
     # which of two equally frequent pairs becomes a piece is chance: enough rows for any of them
     batch = order.batch(0, 20 * order.rows_per_epoch)
-    several = 0
+    n_several = 0
     for row, targets in zip(restored(batch).numpy(), batch.targets.numpy(), strict=True):
         words = masking.vocabulary.words(row[1:-1])
-        there = targets[1:-1] != IGNORED
+        is_target = targets[1:-1] != IGNORED
         for word in np.unique(words):
-            chosen = there[words == word]
-            assert chosen.all() or not chosen.any()
-            several += chosen.all() and len(chosen) > 1
-    assert several > 20
+            is_chosen = is_target[words == word]
+            assert is_chosen.all() or not is_chosen.any()
+            n_several += is_chosen.all() and len(is_chosen) > 1
+    assert n_several > 20
 
 
 def test_rows_are_framed_as_a_text_is_when_the_model_is_used() -> None:
@@ -186,11 +186,11 @@ def test_evaluation_hides_each_token_at_most_once_and_the_same_every_time(
     tokens = np.arange(n, dtype=np.uint16)
     cut = {"context_length": length, "batch_size": batch_size, "seed": 0}
     batches = list(masked_windows(tokens, masking, **cut))
-    again = list(masked_windows(tokens, masking, **(cut | {"batch_size": 1})))
-    found = [token for b in batches for token in b.targets[b.targets != IGNORED].tolist()]
-    assert Counter(found) == Counter(range(n))
+    second_reading = list(masked_windows(tokens, masking, **(cut | {"batch_size": 1})))
+    hidden_tokens = [token for b in batches for token in b.targets[b.targets != IGNORED].tolist()]
+    assert Counter(hidden_tokens) == Counter(range(n))
     ids = torch.cat([batch.ids for batch in batches])
-    assert torch.equal(ids, torch.cat([batch.ids for batch in again]))
+    assert torch.equal(ids, torch.cat([batch.ids for batch in second_reading]))
 
 
 def test_context_without_room_beside_the_frame_is_refused() -> None:

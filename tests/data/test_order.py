@@ -25,10 +25,10 @@ COLLATION = Answers(pad_id=0, longest=16)
 
 
 def digest(batch: TokenBatch) -> str:
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     for name, tensor in batch.named_tensors().items():
-        found.update(name.encode() + tensor.numpy().tobytes())
-    return found.hexdigest()
+        hasher.update(name.encode() + tensor.numpy().tobytes())
+    return hasher.hexdigest()
 
 
 def firsts(batch: TokenBatch) -> list[int]:
@@ -64,9 +64,9 @@ def test_no_target_crosses_from_one_packed_example_into_another(
         for e, n in enumerate(lengths)
         for place in range(max(1, prompts[e]), n)
     )
-    there = batch.targets != IGNORED
-    found = zip(batch.ids[there].tolist(), batch.targets[there].tolist(), strict=True)
-    assert Counter(found) == expected
+    is_target = batch.targets != IGNORED
+    pairs = zip(batch.ids[is_target].tolist(), batch.targets[is_target].tolist(), strict=True)
+    assert Counter(pairs) == expected
     assert batch.n_supervised == expected.total()
     for ids, numbers in zip(batch.ids.tolist(), batch.documents.tolist(), strict=True):
         real = [
@@ -86,12 +86,12 @@ def test_position_is_all_the_state_that_packing_has(
     def order() -> PackedBatches:
         return PackedBatches(answers(lengths), context_length=12, pad_id=0, seed=5)
 
-    together = order().batch(position, count)
+    batched = order().batch(position, count)
     fresh = order()
     singles = [fresh.batch(position + index, 1) for index in reversed(range(count))][::-1]
-    assert torch.equal(together.ids, torch.cat([single.ids for single in singles]))
-    assert torch.equal(together.targets, torch.cat([single.targets for single in singles]))
-    assert together.n_supervised == sum(single.n_supervised for single in singles)
+    assert torch.equal(batched.ids, torch.cat([single.ids for single in singles]))
+    assert torch.equal(batched.targets, torch.cat([single.targets for single in singles]))
+    assert batched.n_supervised == sum(single.n_supervised for single in singles)
 
 
 def test_packed_epochs_differ_in_their_order_and_in_who_lies_with_whom() -> None:
@@ -101,9 +101,12 @@ def test_packed_epochs_differ_in_their_order_and_in_who_lies_with_whom() -> None
         start = epoch * order.rows_per_epoch
         return [firsts(order.batch(start + row, 1)) for row in range(order.rows_per_epoch)]
 
-    one, two = company(0), company(1)
-    assert one != two
-    assert len({tuple(row) for row in one} & {tuple(row) for row in two}) < len(one) / 4
+    first_epoch, second_epoch = company(0), company(1)
+    assert first_epoch != second_epoch
+    assert (
+        len({tuple(row) for row in first_epoch} & {tuple(row) for row in second_epoch})
+        < len(first_epoch) / 4
+    )
 
 
 @FEW
@@ -155,13 +158,13 @@ def test_buckets_hold_every_example_once_an_epoch_however_many_are_asked_for(
 ) -> None:
     order = BucketedBatches(answers(lengths), COLLATION, rows_at_once=size, seed=2)
     assert order.rows_per_epoch == len(lengths)
-    position, end, seen = epoch * len(lengths), (epoch + 1) * len(lengths), list[int]()
+    position, end, rows_seen = epoch * len(lengths), (epoch + 1) * len(lengths), list[int]()
     for step in steps * len(lengths):
         n = min(step, end - position)
         if n:
-            seen += firsts(order.batch(position, n))
+            rows_seen += firsts(order.batch(position, n))
         position += n
-    assert sorted(seen) == list(range(len(lengths)))
+    assert sorted(rows_seen) == list(range(len(lengths)))
 
 
 @FEW
@@ -169,12 +172,12 @@ def test_buckets_hold_every_example_once_an_epoch_however_many_are_asked_for(
 def test_same_seed_position_and_number_are_the_same_batch(
     lengths: list[int], position: int, n: int, size: int
 ) -> None:
-    one, again = (
+    first_order, second_order = (
         BucketedBatches(answers(lengths), COLLATION, rows_at_once=size, seed=4) for _ in range(2)
     )
-    one.batch(position + 3, n)  # what was asked before changes nothing
-    assert digest(one.batch(position, n)) == digest(again.batch(position, n))
-    assert one.batch(position, n).rows == n
+    first_order.batch(position + 3, n)  # what was asked before changes nothing
+    assert digest(first_order.batch(position, n)) == digest(second_order.batch(position, n))
+    assert first_order.batch(position, n).rows == n
 
 
 def test_another_seed_is_another_order_of_each_kind() -> None:
@@ -202,16 +205,16 @@ def test_another_process_sees_the_same_batches() -> None:
     from pathlib import Path
 
     tests = str(Path(__file__).parents[1])
-    made = [
+    printed = [
         subprocess.run(
             [sys.executable, "-c", script, tests], capture_output=True, text=True, check=True
         ).stdout
         for _ in range(2)
     ]
-    found = answers([3, 9, 4, 7, 5] * 7)
-    packed = PackedBatches(found, context_length=12, pad_id=0, seed=1).batch(37, 9)
-    bucketed = BucketedBatches(found, COLLATION, rows_at_once=4, seed=1).batch(37, 9)
-    assert made == [f"{digest(packed)} {digest(bucketed)}\n"] * 2
+    examples = answers([3, 9, 4, 7, 5] * 7)
+    packed = PackedBatches(examples, context_length=12, pad_id=0, seed=1).batch(37, 9)
+    bucketed = BucketedBatches(examples, COLLATION, rows_at_once=4, seed=1).batch(37, 9)
+    assert printed == [f"{digest(packed)} {digest(bucketed)}\n"] * 2
 
 
 def test_examples_of_a_bucket_are_of_about_the_same_length_over_many_epochs() -> None:
@@ -236,9 +239,9 @@ def test_order_of_the_buckets_has_nothing_to_do_with_length() -> None:
         answers(lengths), Answers(pad_id=0, longest=512), rows_at_once=8, seed=0
     )
     widths = [order.batch(8 * step, 8).ids.shape[1] for step in range(5 * 200)]
-    along = np.corrcoef(widths, np.arange(1000) % 200)[0, 1]
+    correlation = np.corrcoef(widths, np.arange(1000) % 200)[0, 1]
     neighbours = np.corrcoef(widths[:-1], widths[1:])[0, 1]
-    assert abs(along) < 0.12  # about four standard deviations of no correlation
+    assert abs(correlation) < 0.12  # about four standard deviations of no correlation
     assert abs(neighbours) < 0.12
 
 
@@ -246,8 +249,8 @@ def test_order_of_the_buckets_has_nothing_to_do_with_length() -> None:
 @given(lengths=LENGTHS, n=st.integers(1, 9))
 def test_evaluation_sees_each_example_exactly_once(lengths: list[int], n: int) -> None:
     batches = list(in_turn(answers(lengths), COLLATION, n))
-    seen = [example for batch in batches for example in firsts(batch)]
-    assert sorted(seen) == list(range(len(lengths)))
+    examples_seen = [example for batch in batches for example in firsts(batch)]
+    assert sorted(examples_seen) == list(range(len(lengths)))
     assert sum(batch.n_supervised for batch in batches) == sum(lengths) - len(lengths)
     widths = [batch.ids.shape[1] for batch in batches]
     assert widths == sorted(widths)
@@ -257,7 +260,7 @@ def test_packed_examples_predict_what_each_alone_predicts() -> None:
     model = assemble(BASE, seed=0).double().eval()
     random = np.random.Generator(np.random.Philox(3))
     ids = [random.integers(0, 23, n).tolist() for n in (5, 3, 7, 2, 6, 4)]
-    supervised = [[int(place > 0) for place in range(len(each))] for each in ids]
+    supervised = [[int(place > 0) for place in range(len(tokens))] for tokens in ids]
     examples = examples_of({"ids": ids, "supervised": supervised})
 
     def total(batch: TokenBatch) -> float:
@@ -270,11 +273,13 @@ def test_packed_examples_predict_what_each_alone_predicts() -> None:
 
     order = PackedBatches(examples, context_length=16, pad_id=22, seed=0)
     packed = order.batch(0, order.rows_per_epoch)
-    alone = [COLLATION.batch(examples, np.array([index])) for index in range(len(ids))]
-    together = BucketedBatches(examples, COLLATION, rows_at_once=6, seed=0).batch(0, 6)
+    single_batches = [COLLATION.batch(examples, np.array([index])) for index in range(len(ids))]
+    bucketed = BucketedBatches(examples, COLLATION, rows_at_once=6, seed=0).batch(0, 6)
     assert packed.rows < len(ids)
-    assert total(packed) == pytest.approx(sum(total(each) for each in alone), rel=1e-12)
-    assert total(together) == pytest.approx(total(packed), rel=1e-12)
+    assert total(packed) == pytest.approx(
+        sum(total(tokens) for tokens in single_batches), rel=1e-12
+    )
+    assert total(bucketed) == pytest.approx(total(packed), rel=1e-12)
 
 
 def test_an_example_without_tokens_takes_no_room() -> None:

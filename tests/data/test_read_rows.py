@@ -46,9 +46,11 @@ def refusal(path: Path, *, numbered: bool = False) -> str:
     ],
 )
 def test_rows_of_every_kind_of_file_are_the_same(tmp_path: Path, name: str, content: bytes) -> None:
-    found = read(written(tmp_path, name, content))
-    assert [dict(row.values) for row in found] == VALUES
-    assert all(row.location.startswith(f"{tmp_path / name}, row {row.number}") for row in found)
+    table_rows = read(written(tmp_path, name, content))
+    assert [dict(row.values) for row in table_rows] == VALUES
+    assert all(
+        row.location.startswith(f"{tmp_path / name}, row {row.number}") for row in table_rows
+    )
 
 
 def test_parquet_rows_keep_their_types(tmp_path: Path) -> None:
@@ -79,21 +81,21 @@ def test_columns_by_number_make_the_first_line_data_in_which_quotes_are_signs(
 
 def test_of_a_table_only_the_column_that_is_needed_is_read() -> None:
     stream = io.BytesIO(b"id,text\n1,one\n2,two\n")
-    found = list(read_table("a.csv", ".csv", stream, field="text"))
-    assert [row.values for row in found] == [{"text": "one"}, {"text": "two"}]
+    table_rows = list(read_table("a.csv", ".csv", stream, field="text"))
+    assert [row.values for row in table_rows] == [{"text": "one"}, {"text": "two"}]
 
 
 def test_a_file_without_names_is_not_guessed(tmp_path: Path) -> None:
-    said = refusal(written(tmp_path, "SMS", b"ham\tHi\n"))
-    assert "is not a table that names its columns" in said
-    assert "--columns label=1,text=2" in said
+    message = refusal(written(tmp_path, "SMS", b"ham\tHi\n"))
+    assert "is not a table that names its columns" in message
+    assert "--columns label=1,text=2" in message
 
 
 def test_a_line_with_another_number_of_values_is_refused_with_its_number(tmp_path: Path) -> None:
-    said = refusal(written(tmp_path, "SMS", b"ham\tHi\nspam\n"), numbered=True)
-    assert "row 2: has 1 values, but the first line has 2" in said
-    said = refusal(written(tmp_path, "a.csv", b"a,b\n1\n"))
-    assert "row 1 (line 2): has 1 values, but the first line names 2" in said
+    message = refusal(written(tmp_path, "SMS", b"ham\tHi\nspam\n"), numbered=True)
+    assert "row 2: has 1 values, but the first line has 2" in message
+    message = refusal(written(tmp_path, "a.csv", b"a,b\n1\n"))
+    assert "row 1 (line 2): has 1 values, but the first line names 2" in message
 
 
 @pytest.mark.parametrize("name", ["a.parquet.gz", "a.zip.gz"])

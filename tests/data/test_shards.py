@@ -82,9 +82,9 @@ def test_batches_are_those_of_the_folder_within_the_bound(
     tokens = open_prepared(local, verify=True).train.tokens
     orders = [next_token_batches(t, context_length=200, seed=3) for t in (tokens, remote)]
     for position in (0, 3, 7, 1000):
-        ours, theirs = (order.batch(position, 3) for order in orders)
-        assert ours.ids.equal(theirs.ids)
-        assert ours.targets.equal(theirs.targets)
+        shard_batch, folder_batch = (order.batch(position, 3) for order in orders)
+        assert shard_batch.ids.equal(folder_batch.ids)
+        assert shard_batch.targets.equal(folder_batch.targets)
         wait(remote)
         assert 0 < size_of(cache) <= bound
     assert remote[5:9].tolist() == tokens[5:9].tolist()
@@ -96,22 +96,22 @@ def test_a_rank_reads_and_fetches_the_shards_of_its_own_rows_alone(
     remote = tokens_of(open_remote(local, tmp_path))
     whole_order = next_token_batches(open_prepared(local).train.tokens, context_length=60, seed=3)
     order = next_token_batches(remote, context_length=60, seed=3)
-    ahead: list[Any] = []
-    monkeypatch.setattr(remote, "fetch_ahead", ahead.append)
+    fetches: list[Any] = []
+    monkeypatch.setattr(remote, "fetch_ahead", fetches.append)
     for position in (0, whole_order.rows_per_epoch - 2):  # the latter reaches into a new epoch
-        whole = whole_order.batch(position, 4)
+        whole_batch = whole_order.batch(position, 4)
         for first in (0, 2):
             rows = slice(first, first + 2)
             before = set(cache.glob("*"))
-            own, n_supervised = order.own_rows(position, 4, rows)
-            assert n_supervised == whole.n_supervised
-            assert own.ids.equal(whole.ids[rows])
-            assert own.targets.equal(whole.targets[rows])
+            own_batch, n_supervised = order.own_rows(position, 4, rows)
+            assert n_supervised == whole_batch.n_supervised
+            assert own_batch.ids.equal(whole_batch.ids[rows])
+            assert own_batch.targets.equal(whole_batch.targets[rows])
             # two windows of 60 tokens touch at most two shards each
             assert len(set(cache.glob("*")) - before) <= 4 + (cache / ".lock" not in before)
-            places = ahead.pop()
-            coming = [whole_order.batch(position + 4 * n, 4).ids[rows, 0] for n in range(1, 5)]
-            assert remote[places[:, 0]].tolist() == torch.cat(coming).tolist()
+            places = fetches.pop()
+            next_tokens = [whole_order.batch(position + 4 * n, 4).ids[rows, 0] for n in range(1, 5)]
+            assert remote[places[:, 0]].tolist() == torch.cat(next_tokens).tolist()
 
 
 def test_the_shards_of_the_next_batches_are_there_before_they_are_read(
@@ -212,8 +212,8 @@ def test_what_cannot_be_read_is_refused_with_what_to_do(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     def message(url: str, *more: str) -> str:
-        out = str(tmp_path / "refused")
-        return refusal(["train", url, "--steps", "1", "--out", out, *more], capsys)
+        folder = str(tmp_path / "refused")
+        return refusal(["train", url, "--steps", "1", "--out", folder, *more], capsys)
 
     assert "pellucid data prepare FILES --out memory://none" in message("memory://none")
     assert "is no URL that the library fsspec knows" in message("nosuch://bucket")

@@ -71,11 +71,11 @@ def flags(*settings: str) -> list[str]:
 
 def run(*words: str, code: int = 0) -> str:
     """What `pellucid WORDS` says in a process of its own."""
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "pellucid", *words], capture_output=True, text=True, env=os.environ
     )
-    assert done.returncode == code, done.stderr
-    return " ".join(done.stderr.split())
+    assert process.returncode == code, process.stderr
+    return " ".join(process.stderr.split())
 
 
 def losses(folder: Path) -> list[float]:

@@ -44,27 +44,27 @@ def test_text_that_is_not_utf8_is_refused_with_the_byte_and_its_offset(
     tmp_path: Path, before: bytes, offset: int
 ) -> None:
     path = written(tmp_path, "latin.txt", before + b"\xe9t\xe9")
-    said = refusal(path)
-    assert f"{path} is not UTF-8: byte 0xe9 at offset {offset}" in said
-    assert f"iconv -f ISO-8859-1 -t UTF-8 {path}" in said
+    message = refusal(path)
+    assert f"{path} is not UTF-8: byte 0xe9 at offset {offset}" in message
+    assert f"iconv -f ISO-8859-1 -t UTF-8 {path}" in message
 
 
 def test_mixed_encodings_are_not_to_be_converted_as_a_whole(tmp_path: Path) -> None:
     path = written(tmp_path, "mixed.txt", "Grüße\n".encode() + b"caf\xe9\n" + "ß\n".encode())
-    said = refusal(path)
-    assert "byte 0xe9 at offset 11" in said
-    assert "the file seems to mix two encodings" in said
-    assert "iconv" not in said
+    message = refusal(path)
+    assert "byte 0xe9 at offset 11" in message
+    assert "the file seems to mix two encodings" in message
+    assert "iconv" not in message
 
 
 def test_text_that_ends_within_a_character_is_cut_short_or_of_another_encoding(
     tmp_path: Path,
 ) -> None:
     path = written(tmp_path, "cut.txt", "die Grüße, ein Fluß".encode()[:-1])
-    said = refusal(path)
-    assert "byte 0xc3 at offset 20" in said
-    assert "if it is incomplete, fetch" in said
-    assert "if it is not UTF-8 at all, convert" in said
+    message = refusal(path)
+    assert "byte 0xc3 at offset 20" in message
+    assert "if it is incomplete, fetch" in message
+    assert "if it is not UTF-8 at all, convert" in message
 
 
 def test_advice_names_no_file_where_iconv_could_not_read_it(
@@ -89,8 +89,8 @@ def test_empty_file_is_refused(tmp_path: Path, content: bytes) -> None:
 
 
 def test_path_that_does_not_exist_is_refused_with_what_may_be_passed(tmp_path: Path) -> None:
-    said = refusal(str(tmp_path / "nowhere"))
-    assert "nowhere does not exist: pass a text file, a folder of text files, or -" in said
+    message = refusal(str(tmp_path / "nowhere"))
+    assert "nowhere does not exist: pass a text file, a folder of text files, or -" in message
     assert refusal("nano").endswith("the preset of that name is --preset nano")
 
 
@@ -108,17 +108,17 @@ def test_folder_that_is_called_like_a_text_is_searched_and_not_read(tmp_path: Pa
 
 def test_folder_without_text_is_refused_with_the_endings_that_are_read(tmp_path: Path) -> None:
     written(tmp_path, "a.png", b"picture")
-    said = refusal(str(tmp_path))
-    assert "holds no text among its 1 files: from a folder, pellucid reads" in said
-    assert "files ending in .txt, .text, .md" in said
+    message = refusal(str(tmp_path))
+    assert "holds no text among its 1 files: from a folder, pellucid reads" in message
+    assert "files ending in .txt, .text, .md" in message
 
 
 def test_a_folder_of_tables_alone_is_refused_with_the_flag_that_reads_them(tmp_path: Path) -> None:
     for name in ("a.csv", "b.jsonl", "picture.png"):
         written(tmp_path, name, b"x")
-    said = refusal(str(tmp_path))
-    assert "holds no text among its 3 files" in said
-    assert "for its 2 tables choose a field with --field" in said
+    message = refusal(str(tmp_path))
+    assert "holds no text among its 3 files" in message
+    assert "for its 2 tables choose a field with --field" in message
 
 
 def test_a_folder_of_source_code_is_text_and_what_is_no_text_is_counted(tmp_path: Path) -> None:
@@ -205,6 +205,6 @@ def test_text_that_comes_in_blocks_is_the_text_of_the_file(
 
 
 def test_an_archive_that_ends_before_its_text_is_refused(tmp_path: Path) -> None:
-    whole = gzip.compress(bytes(range(65, 91)) * 1000, 0)
-    said = refusal(written(tmp_path, "a.txt.gz", whole[: len(whole) // 2]))
-    assert "is incomplete: the archive ends before its text" in said
+    archive = gzip.compress(bytes(range(65, 91)) * 1000, 0)
+    message = refusal(written(tmp_path, "a.txt.gz", archive[: len(archive) // 2]))
+    assert "is incomplete: the archive ends before its text" in message

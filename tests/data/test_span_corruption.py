@@ -29,11 +29,11 @@ def put_together(source: list[int], target: list[int], spans: Spans) -> list[int
     """The text: each sentinel of the source replaced by what stands behind it in the target."""
     assert source[-1] == target[-1] == spans.end_id
     places = [place for place, token in enumerate(target) if token in spans.sentinels]
-    behind = {
+    pieces_by_sentinel = {
         target[start]: target[start + 1 : end]
         for start, end in pairwise([*places, len(target) - 1])
     }
-    return [piece for token in source[:-1] for piece in behind.get(token, [token])]
+    return [piece for token in source[:-1] for piece in pieces_by_sentinel.get(token, [token])]
 
 
 @FEW
@@ -72,12 +72,12 @@ def test_spans_have_the_number_and_the_tokens_that_were_asked_for(
 ) -> None:
     n_tokens, n_spans = rule(corrupted, mean_span).cut_out(length)
     random = np.random.Generator(np.random.Philox(seed))
-    out = random_spans(length, n_tokens, n_spans, random)
-    assert len(out) == length
-    assert out.sum() == n_tokens
-    assert (np.diff(out.astype(int), prepend=0) == 1).sum() == n_spans
-    assert not out[0]
-    assert out[-1]
+    is_hidden = random_spans(length, n_tokens, n_spans, random)
+    assert len(is_hidden) == length
+    assert is_hidden.sum() == n_tokens
+    assert (np.diff(is_hidden.astype(int), prepend=0) == 1).sum() == n_spans
+    assert not is_hidden[0]
+    assert is_hidden[-1]
     assert abs(n_tokens - length * corrupted) <= 1 or n_tokens in (1, length - 1)
 
 
@@ -93,8 +93,8 @@ def test_share_and_mean_span_hold_as_the_paper_has_them() -> None:
 
 def test_every_way_of_parting_is_equally_likely() -> None:
     random = np.random.Generator(np.random.Philox(5))
-    drawn = [tuple(random_spans(8, 3, 2, random).tolist()) for _ in range(4000)]
-    kinds, counts = np.unique(np.array(drawn), axis=0, return_counts=True)
+    draws = [tuple(random_spans(8, 3, 2, random).tolist()) for _ in range(4000)]
+    kinds, counts = np.unique(np.array(draws), axis=0, return_counts=True)
     assert len(kinds) == 4 * 2  # 5 kept tokens in 2 parts, and 3 cut out in 2
     assert float(((counts - 500) ** 2 / 500).sum()) < 24.3  # 1 in 1000 at 7 degrees of freedom
 
@@ -112,23 +112,25 @@ def test_evaluation_cuts_the_same_spans_out_of_all_windows_in_order() -> None:
     spans = rule()
     window = spans.window(40)
     batches = list(span_windows(TOKENS, spans, context_length=40, batch_size=4, seed=0))
-    again = list(span_windows(TOKENS, spans, context_length=40, batch_size=9, seed=0))
+    second_reading = list(span_windows(TOKENS, spans, context_length=40, batch_size=9, seed=0))
     sources = torch.cat([batch.source for batch in batches])
     targets = torch.cat([batch.targets for batch in batches])
-    assert torch.equal(sources, torch.cat([batch.source for batch in again]))
-    found = [
+    assert torch.equal(sources, torch.cat([batch.source for batch in second_reading]))
+    restored_texts = [
         put_together(source, target, spans)
         for source, target in zip(sources.tolist(), targets.tolist(), strict=True)
     ]
-    assert [token for text in found[:-1] for token in text] == TOKENS[: -(900 % window)].tolist()
-    assert found[-1] == TOKENS[-window:].tolist()
+    assert [token for text in restored_texts[:-1] for token in text] == TOKENS[
+        : -(900 % window)
+    ].tolist()
+    assert restored_texts[-1] == TOKENS[-window:].tolist()
 
 
 def test_windows_are_no_longer_than_there_are_sentinels_for() -> None:
     spans = rule()
     assert spans.cut_out(spans.window(4096))[1] == 100
-    few = Spans(corrupted=0.15, mean_span=3, sentinels=(7, 8), start_id=0, end_id=1)
-    assert few.cut_out(few.window(4096))[1] == 2
+    few_sentinels = Spans(corrupted=0.15, mean_span=3, sentinels=(7, 8), start_id=0, end_id=1)
+    assert few_sentinels.cut_out(few_sentinels.window(4096))[1] == 2
 
 
 def test_short_context_and_short_text_are_refused() -> None:

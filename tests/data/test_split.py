@@ -43,12 +43,12 @@ def test_nothing_is_lost_and_nothing_is_in_both(texts: list[str], share: float) 
     if parts.split_by == "documents":
         assert sorted(texts_of(parts.train) + texts_of(parts.held_out)) == sorted(texts)
     else:
-        train, held = (
+        train, held_out_texts = (
             {d.name: d.text for d in parts.train},
             {d.name: d.text for d in parts.held_out},
         )
         for document in named(texts):
-            ends = held.get(document.name, "")
+            ends = held_out_texts.get(document.name, "")
             assert train.get(document.name, "") + ends == document.text
 
 
@@ -60,9 +60,9 @@ def test_neither_names_nor_order_decide_what_is_held_out(
     parts = parted(texts, share)
     mixed = random.Random(seed).sample(texts, len(texts))
     shuffled = [Document(f"other-{index:03}", text) for index, text in enumerate(mixed)]
-    again = split(shuffled, share)
-    assert again.split_by == parts.split_by
-    assert texts_of(again.held_out) == texts_of(parts.held_out)
+    parts_again = split(shuffled, share)
+    assert parts_again.split_by == parts.split_by
+    assert texts_of(parts_again.held_out) == texts_of(parts.held_out)
 
 
 @FEW
@@ -72,8 +72,8 @@ def test_whole_documents_never_overshoot_the_share_and_are_at_least_half_of_it(
 ) -> None:
     parts = parted(texts, share)
     assume(parts.split_by == "documents")
-    wanted = share * sum(len(text.encode()) for text in texts)
-    assert wanted / 2 <= size(parts.held_out) <= wanted
+    held_out_bytes = share * sum(len(text.encode()) for text in texts)
+    assert held_out_bytes / 2 <= size(parts.held_out) <= held_out_bytes
 
 
 def test_documents_stay_in_their_order() -> None:

@@ -194,7 +194,7 @@ def test_a_folder_of_0_1_is_read_and_written_again_to_the_same_bytes(
             for side in sides.values()
         )
         split = Split(train, held_out, str(stored.manifest.split_by))
-        written = prepare_documents(copy, parts_of(split), tokenizer)
+        rewritten = prepare_documents(copy, parts_of(split), tokenizer)
     else:
         facts = Facts(
             tokenizer_sha256=str(stored.manifest.tokenizer_sha256),
@@ -205,11 +205,11 @@ def test_a_folder_of_0_1_is_read_and_written_again_to_the_same_bytes(
             key: [example_at(side, i) for i in range(len(side))] for key, side in sides.items()
         }
         keeps_rows = stored.train.texts is not None
-        written = write(
-            copy, examples, facts, text_of=(lambda each: each.text) if keeps_rows else None
+        rewritten = write(
+            copy, examples, facts, text_of=(lambda example: example.text) if keeps_rows else None
         )
-    manifest = replace(written.manifest, format=stored.manifest.format, read=stored.manifest.read)
-    assert (manifest, written.census) == (stored.manifest, stored.census)
+    manifest = replace(rewritten.manifest, format=stored.manifest.format, read=stored.manifest.read)
+    assert (manifest, rewritten.census) == (stored.manifest, stored.census)
     names = [file.name for file in folder.iterdir() if file.suffix != ".json"]
     assert len(names) >= 4
     assert all((copy / file).read_bytes() == (folder / file).read_bytes() for file in names)

@@ -75,17 +75,17 @@ def streamed(documents: Sequence[Document], at: Sequence[int]) -> Iterator[Piece
 def test_corpus_in_pieces_is_parted_as_the_whole_would_be(
     texts: list[str], share: float, at: list[int], drop: bool
 ) -> None:
-    everything = [Document(str(index), text) for index, text in enumerate(texts)]
-    kept = without_duplicates(everything) if drop else everything
-    expected = direct_split(kept, share)
-    found = survey(streamed(everything, at), tally := ReadCounts(), drop_duplicates=drop)
+    all_documents = [Document(str(index), text) for index, text in enumerate(texts)]
+    used_documents = without_duplicates(all_documents) if drop else all_documents
+    expected = direct_split(used_documents, share)
+    measured = survey(streamed(all_documents, at), tally := ReadCounts(), drop_duplicates=drop)
     assert tally.duplicates == len(texts) - len(set(texts))
-    assert found.n_bytes == sum(len(document.text.encode()) for document in kept)
+    assert measured.n_bytes == sum(len(document.text.encode()) for document in used_documents)
     if expected is None:
         with pytest.raises(TextError, match="too little text"):
-            part(lambda: streamed(everything, at), found, share)
+            part(lambda: streamed(all_documents, at), measured, share)
         return
-    parts = part(lambda: streamed(everything, at), found, share)
+    parts = part(lambda: streamed(all_documents, at), measured, share)
     assert parts.split_by == expected.split_by
     for side, documents in ((parts.train, expected.train), (parts.held_out, expected.held_out)):
         assert list(side.sizes) == [len(document.text.encode()) for document in documents]
@@ -133,10 +133,10 @@ def test_long_document_in_pieces_becomes_the_ids_of_the_whole(
     assert tokenizer.ends_at_blanks
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(encode, "LONGEST_PIECE", longest)
-        found = list(encode_pieces([Piece("a", text)], tokenizer))
-    assert [int(i) for each in found for i in each.ids] == tokenizer.encode_document(text)
-    assert (found[0].first, found[-1].last) == (True, True)
-    assert (len(found) > 1) == (len(text) > longest)
+        stretches = list(encode_pieces([Piece("a", text)], tokenizer))
+    assert [int(i) for stretch in stretches for i in stretch.ids] == tokenizer.encode_document(text)
+    assert (stretches[0].first, stretches[-1].last) == (True, True)
+    assert (len(stretches) > 1) == (len(text) > longest)
 
 
 def test_tokenizer_that_joins_over_blanks_gets_its_documents_whole(
@@ -149,7 +149,7 @@ def test_tokenizer_that_joins_over_blanks_gets_its_documents_whole(
     pieces = [Piece("a book", "one "), Piece("a book", "two", last=True)]
     pieces[0] = replace(pieces[0], last=False)
     monkeypatch.setattr(encode, "LONGEST_PIECE", 4)
-    assert [each.text for each in stretches_of(pieces, greedy)] == ["one two"]
+    assert [stretch.text for stretch in stretches_of(pieces, greedy)] == ["one two"]
     monkeypatch.setattr(encode, "_LONGEST_WHOLE", 6)
     with pytest.raises(
         TextError, match=r"a book is longer than 6 characters.*split it into several"
@@ -174,19 +174,19 @@ def test_shards_are_those_of_the_direct_way_whatever_the_parts(
     folder = tmp_path_factory.mktemp("shards")
     tokenizer = TOKENIZERS[kind]
     direct_files(folder / "direct", split, tokenizer)
-    found = survey(streamed(documents, [3]), ReadCounts(), drop_duplicates=False)
+    measured = survey(streamed(documents, [3]), ReadCounts(), drop_duplicates=False)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(array_writer, "PART", size)
         patch.setattr(encode, "_BATCH", size)
-        parts = part(lambda: streamed(documents, [3]), found, share)
+        parts = part(lambda: streamed(documents, [3]), measured, share)
         manifest = prepare_documents(folder / "streamed", parts, tokenizer).manifest
     for file in (folder / "direct").iterdir():
         assert file.read_bytes() == (folder / "streamed" / file.name).read_bytes()
     assert manifest.sha256 == content_hash([*split.train, *split.held_out])
     assert manifest.train.n_bytes == sum(len(d.text.encode()) for d in split.train)
     if not tokenizer.exact:
-        changed = [tokenizer.decode(tokenizer.encode(d.text)) != d.text for d in split.train]
-        assert manifest.train.changed == sum(changed)
+        is_changed = [tokenizer.decode(tokenizer.encode(d.text)) != d.text for d in split.train]
+        assert manifest.train.changed == sum(is_changed)
         ids = [i for d in split.train for i in tokenizer.encode_document(d.text)]
         assert manifest.train.unknown == ids.count(tokenizer.unknown_id or -1) / len(ids)
 
@@ -207,21 +207,21 @@ def test_interrupted_encoding_goes_on_where_it_was_and_ends_the_same(
     tokenizer = TOKENIZERS["byte pairs"]
     monkeypatch.setattr(array_writer, "PART", 60)
     monkeypatch.setattr(encode, "_BATCH", 30)
-    asked: list[int] = []
+    n_encoded: list[int] = []
     encode_batch = Tokenizer.encode_batch
 
     def counting(self: Tokenizer, texts: Sequence[str]) -> list[Any]:
-        asked.append(len(texts))
+        n_encoded.append(len(texts))
         return encode_batch(self, texts)
 
     monkeypatch.setattr(Tokenizer, "encode_batch", counting)
     prepare_documents(tmp_path / "straight", parts_of(SPLIT), tokenizer)
-    assert sum(asked) == 60
-    done: list[int] = []
+    assert sum(n_encoded) == 60
+    bytes_done: list[int] = []
 
     def pull(n_bytes: int, ends: bool) -> None:
-        done.append(n_bytes)
-        if len(done) > moment:
+        bytes_done.append(n_bytes)
+        if len(bytes_done) > moment:
             raise PulledPlugError
 
     with pytest.raises(PulledPlugError):
@@ -236,15 +236,15 @@ def test_interrupted_encoding_goes_on_where_it_was_and_ends_the_same(
         file.write_bytes(content)
     if harm == "other key":
         journal.write_text(journal.read_text().replace('"key": "', '"key": "0'))
-    asked.clear()
+    n_encoded.clear()
     prepare_documents(tmp_path / "text", parts_of(SPLIT), tokenizer)
     for file in (tmp_path / "straight").iterdir():
         assert file.read_bytes() == (tmp_path / "text" / file.name).read_bytes()
     assert len(list((tmp_path / "text").iterdir())) == 5
     if harm == "none":
-        assert sum(asked) <= 60 - moment + 5
+        assert sum(n_encoded) <= 60 - moment + 5
     if harm in ("other key", "flipped byte") and moment > 5:
-        assert sum(asked) == 60
+        assert sum(n_encoded) == 60
 
 
 @pytest.mark.nightly
@@ -262,12 +262,14 @@ def test_many_processes_go_on_where_one_stopped_and_write_the_same_bytes(
 
     for kind, tokenizer in TOKENIZERS.items():
         straight, text = tmp_path / kind / "straight", tmp_path / kind / "text"
-        one = prepare_documents(straight, parts_of(SPLIT), tokenizer).manifest
+        one_process = prepare_documents(straight, parts_of(SPLIT), tokenizer).manifest
         n_new.clear()
         with pytest.raises(PulledPlugError):
             prepare_documents(text, parts_of(SPLIT), tokenizer, watch=pull, n_processes=3)
-        three = prepare_documents(text, parts_of(SPLIT), tokenizer, n_processes=3).manifest
-        assert three == one
+        three_processes = prepare_documents(
+            text, parts_of(SPLIT), tokenizer, n_processes=3
+        ).manifest
+        assert three_processes == one_process
         for file in straight.iterdir():
             assert file.read_bytes() == (text / file.name).read_bytes()
 
@@ -280,10 +282,18 @@ def test_a_process_that_ends_is_one_refusal(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_document_that_changes_between_two_readings_is_refused_by_its_name() -> None:
-    found = survey(streamed(DOCUMENTS, []), ReadCounts(), drop_duplicates=False)
+    measured = survey(streamed(DOCUMENTS, []), ReadCounts(), drop_duplicates=False)
     now = [replace(d, text=d.text.upper()) if d.name == "31" else d for d in DOCUMENTS]
-    for changed, name in ((now, "31"), (DOCUMENTS[:-1], "the text"), ((*DOCUMENTS, now[31]), "31")):
-        parts = part(lambda changed=changed: streamed(changed, []), found, 0.1)
+    for changed_documents, name in (
+        (now, "31"),
+        (DOCUMENTS[:-1], "the text"),
+        ((*DOCUMENTS, now[31]), "31"),
+    ):
+        parts = part(
+            lambda changed_documents=changed_documents: streamed(changed_documents, []),
+            measured,
+            0.1,
+        )
         pieces = chain(parts.train.pieces(), parts.held_out.pieces())
         with pytest.raises(TextError, match=f"^{name} changed while pellucid read it"):
             list(pieces)
@@ -298,18 +308,18 @@ def test_a_finished_part_is_in_the_files_before_the_next_one_begins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(array_writer, "PART", 80)
-    seen: list[tuple[int, int]] = []
+    sizes: list[tuple[int, int]] = []
 
     def values() -> Iterator[array_writer.Values]:
         for _ in range(3):
             yield {"train": np.zeros(10, np.int64)}
             lines = (tmp_path / array_writer.JOURNAL).read_text("utf-8").splitlines()
-            seen.append((len(lines), (tmp_path / "train.npy").stat().st_size))
+            sizes.append((len(lines), (tmp_path / "train.npy").stat().st_size))
 
     journal = array_writer.Journal(tmp_path, "key")
     journal.write("train", {"train": np.int64}, values(), dict)
     header = 128
-    assert seen == [(n + 2, header + 80 * (n + 1)) for n in range(3)]
+    assert sizes == [(n + 2, header + 80 * (n + 1)) for n in range(3)]
 
 
 def test_a_line_that_ends_just_before_the_cut_stays_whole_however_the_stretches_fall() -> None:

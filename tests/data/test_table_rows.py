@@ -33,10 +33,10 @@ def jsonl(texts: list[Any], field: str = "text") -> bytes:
 
 
 def separated(texts: list[str], delimiter: str) -> bytes:
-    out = io.StringIO()
-    writer = csv.writer(out, delimiter=delimiter)
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, delimiter=delimiter)
     writer.writerows([("id", "text"), *enumerate(texts)])
-    return out.getvalue().encode()
+    return buffer.getvalue().encode()
 
 
 def written(folder: Path, name: str, content: bytes) -> str:
@@ -109,10 +109,10 @@ def test_parquet_column_is_read_and_a_file_cut_short_is_refused(tmp_path: Path) 
 
 def test_zstd_is_read_frame_by_frame_and_cut_short_is_refused(tmp_path: Path) -> None:
     zstandard = pytest.importorskip("zstandard")
-    one = zstandard.compress(jsonl(TEXTS))
-    assert texts_in(written(tmp_path, "a.jsonl.zst", one + one)) == TEXTS * 2
-    said = refusal(written(tmp_path, "a.jsonl.zst", one + one[:-9]))
-    assert "a.jsonl.zst is incomplete after row" in said
+    frame = zstandard.compress(jsonl(TEXTS))
+    assert texts_in(written(tmp_path, "a.jsonl.zst", frame + frame)) == TEXTS * 2
+    message = refusal(written(tmp_path, "a.jsonl.zst", frame + frame[:-9]))
+    assert "a.jsonl.zst is incomplete after row" in message
     assert "is damaged, or its compression does not match" in refusal(
         written(tmp_path, "b.txt.zst", b"text"), None
     )
@@ -151,10 +151,10 @@ BROKEN = {
 def test_broken_row_is_refused_with_file_and_number(tmp_path: Path, case: str) -> None:
     content, *expected = BROKEN[case]
     path = written(tmp_path, "data.jsonl", content)
-    said = refusal(path)
-    assert said.startswith(path)
+    message = refusal(path)
+    assert message.startswith(path)
     for part in expected:
-        assert part in said
+        assert part in message
 
 
 @pytest.mark.parametrize(
@@ -182,10 +182,10 @@ def test_enormous_row_is_refused_before_it_fills_the_memory(
 
 
 def test_archive_cut_short_is_refused_with_the_last_whole_row(tmp_path: Path) -> None:
-    whole = gzip.compress(jsonl([f"text number {index}" for index in range(5000)]))
-    said = refusal(written(tmp_path, "a.jsonl.gz", whole[: len(whole) // 2]))
-    assert "a.jsonl.gz is incomplete after row" in said
-    cut = written(tmp_path, "a.txt.gz", whole[:-4])
+    archive = gzip.compress(jsonl([f"text number {index}" for index in range(5000)]))
+    message = refusal(written(tmp_path, "a.jsonl.gz", archive[: len(archive) // 2]))
+    assert "a.jsonl.gz is incomplete after row" in message
+    cut = written(tmp_path, "a.txt.gz", archive[:-4])
     assert "a.txt.gz is incomplete" in refusal(cut, None)
     assert "is damaged, or its compression does not match" in refusal(
         written(tmp_path, "b.txt.gz", b"text"), None
@@ -233,9 +233,9 @@ def test_exact_duplicates_are_counted_and_dropped_if_asked(drop: bool) -> None:
     tally = ReadCounts()
     texts = ["a", "é", "a ", "é", "a", "a"]
     documents = (Document(str(index), text) for index, text in enumerate(texts))
-    found = survey(pieces_of(documents), tally, drop_duplicates=drop)
-    kept = [text for text, used in zip(texts, found.used, strict=True) if used]
-    assert kept == (["a", "é", "a "] if drop else texts)
+    measured = survey(pieces_of(documents), tally, drop_duplicates=drop)
+    used_texts = [text for text, used in zip(texts, measured.used, strict=True) if used]
+    assert used_texts == (["a", "é", "a "] if drop else texts)
     assert (tally.duplicates, tally.duplicate_bytes) == (3, 4)
 
 
@@ -267,8 +267,10 @@ def test_json_is_read_as_a_list_or_as_lines_with_paths_into_it(
     path = written(tmp_path, name, content)
     assert texts_in(path, field="message.text") == TEXTS
     assert texts_in(path, field="a.b") == ["x"] * len(TEXTS)
-    said = refusal(path, "message.body")
-    assert "row 1: has no field 'message.body'; it has: 'id', 'message.text', 'message.n'" in said
+    message = refusal(path, "message.body")
+    assert (
+        "row 1: has no field 'message.body'; it has: 'id', 'message.text', 'message.n'" in message
+    )
 
 
 BROKEN_JSON = {
@@ -293,9 +295,9 @@ BROKEN_JSON = {
 def test_broken_json_is_refused_with_file_and_row(tmp_path: Path, case: str) -> None:
     content, expected = BROKEN_JSON[case]
     path = written(tmp_path, "a.json", content)
-    said = refusal(path)
-    assert said.startswith(path)
-    assert expected in said
+    message = refusal(path)
+    assert message.startswith(path)
+    assert expected in message
 
 
 def test_enormous_json_row_is_refused_before_it_fills_the_memory(

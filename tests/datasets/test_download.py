@@ -38,8 +38,8 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def there() -> Iterator[Server]:
-    with serving(Server(CONTENT)) as one:
-        yield one
+    with serving(Server(CONTENT)) as server:
+        yield server
 
 
 @pytest.fixture
@@ -60,14 +60,16 @@ def left_in(folder: Path) -> set[str]:
 
 
 def test_a_file_comes_whole_and_leaves_nothing_else(there: Server, target: Path) -> None:
-    seen: list[tuple[int, int | None]] = []
-    file = fetch(f"{there.url}/a/file.txt", target, **KNOWN, progress=lambda *now: seen.append(now))
+    progress_seen: list[tuple[int, int | None]] = []
+    file = fetch(
+        f"{there.url}/a/file.txt", target, **KNOWN, progress=lambda *now: progress_seen.append(now)
+    )
     assert target.read_bytes() == CONTENT
     assert (file.n_bytes, file.sha256, file.checked) == (len(CONTENT), SHA256, "published")
     assert not file.was_there
     assert left_in(target.parent) == {"file.txt"}
-    assert seen[0] == (0, len(CONTENT))
-    assert seen[-1] == (len(CONTENT), len(CONTENT))
+    assert progress_seen[0] == (0, len(CONTENT))
+    assert progress_seen[-1] == (len(CONTENT), len(CONTENT))
     assert there.paths == ["/a/file.txt"]
 
 
@@ -94,9 +96,9 @@ def test_a_file_that_nothing_is_known_of_cannot_be_taken_for_whole(target: Path)
     target.write_bytes(CONTENT)
     with pytest.raises(TextError, match="there is no checksum to compare it with"):
         find_file(target, n_bytes=None, sha256=None)
-    found = find_file(target, n_bytes=len(CONTENT), sha256=None)
-    assert found is not None
-    assert found.checked is None
+    found_file = find_file(target, n_bytes=len(CONTENT), sha256=None)
+    assert found_file is not None
+    assert found_file.checked is None
 
 
 # -- going on
@@ -112,19 +114,19 @@ def leave(target: Path, content: bytes) -> None:
 
 def test_a_cut_download_is_named_kept_and_gone_on_with(there: Server, target: Path) -> None:
     there.cuts = [300_000]
-    said = refusal(there, target, **KNOWN)
-    assert "300,000 of 1,048,576 bytes" in said
-    assert "the same command continues from there" in said
+    message = refusal(there, target, **KNOWN)
+    assert "300,000 of 1,048,576 bytes" in message
+    assert "the same command continues from there" in message
     assert {path.name for path in (target.parent / "file.txt.partial").iterdir()} >= {
         "content",
         "version",
     }
-    seen: list[int] = []
-    fetch(f"{there.url}/file.txt", target, **KNOWN, progress=lambda n, _: seen.append(n))
+    bytes_seen: list[int] = []
+    fetch(f"{there.url}/file.txt", target, **KNOWN, progress=lambda n, _: bytes_seen.append(n))
     assert target.read_bytes() == CONTENT
     assert (there.asked[-1]["range"], there.asked[-1]["if-range"]) == ("bytes=300000-", '"one"')
     assert there.sent == len(CONTENT)  # not a byte twice
-    assert seen[0] == 300_000
+    assert bytes_seen[0] == 300_000
     assert left_in(target.parent) == {"file.txt"}
 
 
@@ -148,11 +150,11 @@ def test_wherever_it_is_cut_the_file_is_whole_in_the_end(
     sha256 = hashlib.sha256(content).hexdigest()
     place = tmp_path_factory.mktemp("cut") / "file.txt"
     length = length or not known  # where nobody says a size, an end is an end
-    with serving(Server(content, cuts=list(cuts), ranges=ranges, length=length)) as one:
+    with serving(Server(content, cuts=list(cuts), ranges=ranges, length=length)) as server:
         for _ in range(len(cuts) + 1):
             try:
                 fetch(
-                    f"{one.url}/file.txt",
+                    f"{server.url}/file.txt",
                     place,
                     n_bytes=size if known else None,
                     sha256=sha256 if known else None,
@@ -225,23 +227,23 @@ def test_a_download_that_was_killed_is_gone_on_with(there: Server, target: Path)
     )
     child = subprocess.Popen([sys.executable, "-c", words, f"{there.url}/file.txt", str(target)])
     partial = target.with_name("file.txt.partial") / "content"
-    until = time.monotonic() + 30
-    while not (partial.exists() and partial.stat().st_size > 0) and time.monotonic() < until:
+    deadline = time.monotonic() + 30
+    while not (partial.exists() and partial.stat().st_size > 0) and time.monotonic() < deadline:
         time.sleep(0.01)
     child.send_signal(signal.SIGKILL)
     child.wait()
     assert not target.exists()
-    have = partial.stat().st_size
-    assert 0 < have <= 600_000
+    n_bytes = partial.stat().st_size
+    assert 0 < n_bytes <= 600_000
     fetch(f"{there.url}/file.txt", target, **KNOWN)
     assert target.read_bytes() == CONTENT
-    assert there.asked[-1]["range"] == f"bytes={have}-"
+    assert there.asked[-1]["range"] == f"bytes={n_bytes}-"
 
 
 def test_two_downloads_of_one_file_are_not_mixed(there: Server, target: Path) -> None:
-    held = Partial(target, ("content", "version"))
+    partial = Partial(target, ("content", "version"))
     assert "another process is downloading" in refusal(there, target, **KNOWN)
-    held.remove()
+    partial.remove()
     fetch(f"{there.url}/file.txt", target, **KNOWN)
 
 
@@ -250,16 +252,16 @@ def test_two_downloads_of_one_file_are_not_mixed(there: Server, target: Path) ->
 
 def test_wrong_bytes_are_refused_and_removed(there: Server, target: Path) -> None:
     there.content = b"x" + CONTENT[1:]
-    said = refusal(there, target, **KNOWN)
-    assert SHA256 in said
-    assert "--from" in said
+    message = refusal(there, target, **KNOWN)
+    assert SHA256 in message
+    assert "--from" in message
     assert not target.parent.exists()  # nothing is left, not even the folder that was made
 
 
 def test_a_file_of_another_size_is_refused_before_it_is_loaded(there: Server, target: Path) -> None:
     there.content = CONTENT + b"x"
-    said = refusal(there, target, **KNOWN)
-    assert "bytes 1048576 expected, but the server says 1048577" in said
+    message = refusal(there, target, **KNOWN)
+    assert "bytes 1048576 expected, but the server says 1048577" in message
     assert not target.parent.exists()
 
 
@@ -269,8 +271,8 @@ def test_an_empty_file_is_refused(
     known: dict[str, Any], length: bool, there: Server, target: Path
 ) -> None:
     there.content, there.length = b"", length
-    said = refusal(there, target, **known)
-    assert "is empty" in said or "broke after 0 of" in said
+    message = refusal(there, target, **known)
+    assert "is empty" in message or "broke after 0 of" in message
 
 
 @pytest.mark.parametrize("kind", ["text/html; charset=utf-8", "text/plain"])
@@ -281,8 +283,8 @@ def test_a_web_page_is_no_file_and_costs_nothing_that_has_come(
     refusal(there, target, **KNOWN)
     page = b"<!DOCTYPE html><title>Please sign in</title>"
     there.content, there.headers, there.etag = page, {"Content-Type": kind}, None
-    said = refusal(there, target, **KNOWN)
-    assert "is a web page" in said or "another file" in said
+    message = refusal(there, target, **KNOWN)
+    assert "is a web page" in message or "another file" in message
     partial = target.with_name("file.txt.partial") / "content"
     assert partial.stat().st_size == 300_000
     if kind == "text/plain":
@@ -305,9 +307,9 @@ def test_what_the_server_refuses_is_said_with_its_number(
     status: int, words: str, there: Server, target: Path
 ) -> None:
     there.status = status
-    said = refusal(there, target, **KNOWN)
-    assert words in said
-    assert str(status) in said
+    message = refusal(there, target, **KNOWN)
+    assert words in message
+    assert str(status) in message
     assert not target.parent.exists()
 
 
@@ -341,8 +343,8 @@ def test_a_file_that_does_not_fit_is_refused_before_it_is_loaded(
 ) -> None:
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(10**6, 0, 10**6))
-    said = refusal(there, target, **KNOWN)
-    assert "1,048,576 bytes are missing, and the disk has 1,000,000 left" in said
+    message = refusal(there, target, **KNOWN)
+    assert "1,048,576 bytes are missing, and the disk has 1,000,000 left" in message
 
 
 def test_a_disk_that_fills_up_is_named_and_what_came_is_kept(
@@ -379,11 +381,11 @@ def test_without_a_published_checksum_the_servers_is_taken_and_written_down(
     file = fetch(f"{there.url}/file.txt", target)
     assert file.checked == "server"
     assert there.paths == ["/file.txt", "/elsewhere"]
-    aside = target.with_name("file.txt.sha256")
-    assert aside.read_text() == f"{SHA256}  file.txt\n"
-    again = find_file(target, n_bytes=None, sha256=None)
-    assert again is not None
-    assert again.checked == "earlier"
+    checksum_file = target.with_name("file.txt.sha256")
+    assert checksum_file.read_text() == f"{SHA256}  file.txt\n"
+    known_file = find_file(target, n_bytes=None, sha256=None)
+    assert known_file is not None
+    assert known_file.checked == "earlier"
     target.write_bytes(CONTENT[1:])
     with pytest.raises(TextError, match="is another file"):
         find_file(target, n_bytes=None, sha256=None)

@@ -90,13 +90,15 @@ def calls(path: Path) -> Iterator[tuple[ast.Call, str, str]]:
 
 
 def removals(path: Path) -> set[str]:
-    always = {"rmtree", "unlink", "rmdir", "removedirs", "rename", "renames"}
-    found = {name for _, name in attributes(path)} & always
-    ours = {"remove", "replace", "move", "truncate"}
-    found |= {name for owner, name in attributes(path) if owner in ("os", "shutil")} & ours
+    removing = {"rmtree", "unlink", "rmdir", "removedirs", "rename", "renames"}
+    removal_names = {name for _, name in attributes(path)} & removing
+    moving = {"remove", "replace", "move", "truncate"}
+    removal_names |= {
+        name for owner, name in attributes(path) if owner in ("os", "shutil")
+    } & moving
     # a text's own `replace` takes two, and that of dataclasses names what it replaces
     texts = {"dataclasses", "re"}
-    return found | {
+    return removal_names | {
         name
         for call, owner, name in calls(path)
         if name == "replace" and isinstance(call.func, ast.Attribute) and owner not in texts
@@ -120,14 +122,16 @@ def writes(path: Path) -> bool:
 
 
 def test_only_the_room_disk_removes_and_renames() -> None:
-    found = {name: removals(path) for name, path in FILES.items()}
-    assert {name: calls for name, calls in found.items() if calls} == REMOVERS
+    calls_by_file = {name: removals(path) for name, path in FILES.items()}
+    assert {name: calls for name, calls in calls_by_file.items() if calls} == REMOVERS
 
 
 def test_private_folders_are_made_where_they_are_known() -> None:
-    made = {"TemporaryDirectory", "mkdtemp", "mkstemp", "NamedTemporaryFile"}
-    found = {name for name, path in FILES.items() if made & {n for _, n in attributes(path)}}
-    assert found == SCRATCH
+    temporary_makers = {"TemporaryDirectory", "mkdtemp", "mkstemp", "NamedTemporaryFile"}
+    files_with_temporary = {
+        name for name, path in FILES.items() if temporary_makers & {n for _, n in attributes(path)}
+    }
+    assert files_with_temporary == SCRATCH
 
 
 def test_everything_that_writes_by_itself_is_listed_with_its_reason() -> None:

@@ -108,12 +108,12 @@ def test_a_killed_process_is_gone_on_with_and_a_living_one_is_not(tmp_path: Path
     fill(left.path)
     with pytest.raises(FolderInUse):
         Partial(tmp_path / "run", FILES, exclusive=True)
-    beside = Partial(tmp_path / "run", FILES)
-    assert beside.path.name == "run.2.partial"
+    neighbour = Partial(tmp_path / "run", FILES)
+    assert neighbour.path.name == "run.2.partial"
     left.release()
-    again = Partial(tmp_path / "run", FILES, keep=("text",), exclusive=True)
-    assert again.path == left.path
-    assert tree(again.path).keys() == {"text/train.npy", MARK, LOCK}
+    second_partial = Partial(tmp_path / "run", FILES, keep=("text",), exclusive=True)
+    assert second_partial.path == left.path
+    assert tree(second_partial.path).keys() == {"text/train.npy", MARK, LOCK}
 
 
 def test_an_unfinished_folder_of_another_target_or_with_a_users_file_is_left(
@@ -130,20 +130,20 @@ def test_an_unfinished_folder_of_another_target_or_with_a_users_file_is_left(
 
 
 def test_links_are_never_followed(tmp_path: Path) -> None:
-    mine = tmp_path / "mine"
-    mine.mkdir()
-    fill(mine)
-    (mine / MARK).write_text("")
-    before = tree(mine)
+    own_folder = tmp_path / "mine"
+    own_folder.mkdir()
+    fill(own_folder)
+    (own_folder / MARK).write_text("")
+    before = tree(own_folder)
     partial = Partial(tmp_path / "run", FILES)
-    (partial.path / "text").symlink_to(mine / "text")
-    (partial.path / "weights").symlink_to(mine / "weights")
+    (partial.path / "text").symlink_to(own_folder / "text")
+    (partial.path / "weights").symlink_to(own_folder / "weights")
     partial.remove()
-    (tmp_path / "link").symlink_to(mine)
+    (tmp_path / "link").symlink_to(own_folder)
     clear(tmp_path / "link", FILES)
     remove(tmp_path / "link", FILES)
     write_file(tmp_path / "link", b"ours")  # takes the place of the link, not of what it names
-    assert tree(mine) == before
+    assert tree(own_folder) == before
 
 
 @pytest.mark.parametrize("mark", ["", "../../*", "pellucid", "\0" * 9])
@@ -179,14 +179,14 @@ def fill_with(folder: Path, content: str) -> None:
 def test_sweeping_takes_what_is_ours_and_not_held(tmp_path: Path) -> None:
     (tmp_path / "notes.partial").mkdir()
     (tmp_path / "mine.partial").write_text("mine")
-    held, left = Partial(tmp_path / "a", FILES), Partial(tmp_path / "b", FILES)
-    fill(left.path)
-    left.release()
+    locked_partial, left_partial = Partial(tmp_path / "a", FILES), Partial(tmp_path / "b", FILES)
+    fill(left_partial.path)
+    left_partial.release()
     sweep(tmp_path, older_than=60.0)
-    assert left.path.exists()
+    assert left_partial.path.exists()
     sweep(tmp_path)
     assert sorted(os.listdir(tmp_path)) == ["a.partial", "mine.partial", "notes.partial"]
-    held.remove()
+    locked_partial.remove()
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a user of Windows may make no links")

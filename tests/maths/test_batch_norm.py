@@ -12,30 +12,30 @@ GAIN, BIAS = RANDOM.normal(size=4), RANDOM.normal(size=4)
 
 
 def test_training_and_inference_are_those_of_torch_over_many_batches() -> None:
-    theirs = nn.BatchNorm1d(4, eps=1e-5, momentum=0.1, dtype=torch.float64)
+    torch_norm = nn.BatchNorm1d(4, eps=1e-5, momentum=0.1, dtype=torch.float64)
     with torch.no_grad():
-        theirs.weight.copy_(torch.from_numpy(GAIN))
-        theirs.bias.copy_(torch.from_numpy(BIAS))
+        torch_norm.weight.copy_(torch.from_numpy(GAIN))
+        torch_norm.bias.copy_(torch.from_numpy(BIAS))
     mean, var = np.zeros(4), np.ones(4)
     for _ in range(5):
         x = RANDOM.normal(size=(2, 3, 4)) * 3 + 1
         mean, var = batch_norm_update(mean, var, x, momentum=0.1)
-        trained = theirs(torch.from_numpy(x).transpose(1, 2)).transpose(1, 2)
+        trained = torch_norm(torch.from_numpy(x).transpose(1, 2)).transpose(1, 2)
         np.testing.assert_allclose(
             batch_norm(x, GAIN, BIAS, eps=1e-5), trained.detach().numpy(), rtol=1e-10, atol=1e-12
         )
-    np.testing.assert_allclose(mean, theirs.running_mean.numpy(), rtol=1e-12)
-    np.testing.assert_allclose(var, theirs.running_var.numpy(), rtol=1e-12)
-    theirs.eval()
-    used = theirs(torch.from_numpy(x).transpose(1, 2)).transpose(1, 2).detach().numpy()
-    ours = batch_norm_inference(x, GAIN, BIAS, mean, var, eps=1e-5)
-    np.testing.assert_allclose(ours, used, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(mean, torch_norm.running_mean.numpy(), rtol=1e-12)
+    np.testing.assert_allclose(var, torch_norm.running_var.numpy(), rtol=1e-12)
+    torch_norm.eval()
+    used = torch_norm(torch.from_numpy(x).transpose(1, 2)).transpose(1, 2).detach().numpy()
+    own_result = batch_norm_inference(x, GAIN, BIAS, mean, var, eps=1e-5)
+    np.testing.assert_allclose(own_result, used, rtol=1e-10, atol=1e-12)
 
 
 def test_with_the_statistics_of_the_batch_both_forms_are_the_same() -> None:
     x = RANDOM.normal(size=(5, 4))
-    ours = batch_norm_inference(x, GAIN, BIAS, x.mean(0), x.var(0), eps=1e-5)
-    np.testing.assert_allclose(ours, batch_norm(x, GAIN, BIAS, eps=1e-5), rtol=1e-12)
+    own_result = batch_norm_inference(x, GAIN, BIAS, x.mean(0), x.var(0), eps=1e-5)
+    np.testing.assert_allclose(own_result, batch_norm(x, GAIN, BIAS, eps=1e-5), rtol=1e-12)
 
 
 def test_a_momentum_of_one_forgets_all_batches_before() -> None:

@@ -34,12 +34,12 @@ def public_imports(file: Path) -> list[str]:
 
 
 def test_only_rooms_that_show_equations_import_them_from_the_door() -> None:
-    through = {
+    imports_by_file = {
         name: names
         for name, file in FILES.items()
         if name.split("/")[0] not in AT_THE_DOOR and (names := public_imports(file))
     }
-    assert through == {}
+    assert imports_by_file == {}
     assert public_imports(FILES["textbook/examples.py"])
 
 

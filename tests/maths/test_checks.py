@@ -177,8 +177,8 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
 
 @pytest.mark.parametrize("what", REFUSED)
 def test_error_names_the_argument_what_it_was_and_what_it_must_be(what: str) -> None:
-    call, told = REFUSED[what]
-    with pytest.raises(MathsError, match=told):
+    call, message = REFUSED[what]
+    with pytest.raises(MathsError, match=message):
         call()
 
 
@@ -220,5 +220,5 @@ def test_checks_break_no_graph_of_a_compiler() -> None:
         compiled = torch.compile(loss, backend="eager", fullgraph=True)
         torch.testing.assert_close(compiled(x, y), loss(x, y))
     """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr

@@ -18,9 +18,9 @@ def one_hot(classes: np.ndarray, n: int = 3) -> np.ndarray:
 
 
 def test_counts_have_a_row_for_what_came_and_a_column_for_what_was_said() -> None:
-    came, said = np.array([0, 0, 1, 2]), np.array([0, 1, 1, 0])
-    counted = maths.confusion_matrix(one_hot(came), one_hot(said))
-    np.testing.assert_array_equal(counted, [[1, 1, 0], [0, 1, 0], [1, 0, 0]])
+    labels, answers = np.array([0, 0, 1, 2]), np.array([0, 1, 1, 0])
+    counts = maths.confusion_matrix(one_hot(labels), one_hot(answers))
+    np.testing.assert_array_equal(counts, [[1, 1, 0], [0, 1, 0], [1, 0, 0]])
 
 
 def test_shares_of_a_matrix_are_those_worked_out_by_hand() -> None:
@@ -62,10 +62,10 @@ def test_every_answer_is_in_one_bin_and_one_bin_compares_the_means(
     np.testing.assert_allclose(share.sum(), 1)
     np.testing.assert_allclose((share * confidence).sum(), sure.mean())
     np.testing.assert_allclose((share * hit).sum(), right.mean())
-    one = maths.expected_calibration_error(sure, right, n_bins=1)
-    many = maths.expected_calibration_error(sure, right, n_bins=n_bins)
-    np.testing.assert_allclose(one, abs(sure.mean() - right.mean()))
-    assert many >= one - 1e-12
+    error_of_one = maths.expected_calibration_error(sure, right, n_bins=1)
+    error_of_many = maths.expected_calibration_error(sure, right, n_bins=n_bins)
+    np.testing.assert_allclose(error_of_one, abs(sure.mean() - right.mean()))
+    assert error_of_many >= error_of_one - 1e-12
 
 
 @pytest.mark.parametrize(
@@ -90,13 +90,17 @@ def test_what_is_no_matrix_of_counts_or_no_share_is_refused(call: object, said: 
 def test_shares_are_those_of_scikit_learn(seed: int) -> None:
     metrics = pytest.importorskip("sklearn.metrics")
     random = np.random.default_rng(seed)
-    came, said = random.integers(0, 4, 50), random.integers(0, 4, 50)
-    counts = maths.confusion_matrix(one_hot(came, 4), one_hot(said, 4))
-    np.testing.assert_array_equal(counts, metrics.confusion_matrix(came, said, labels=range(4)))
-    precision, recall, f1, _ = metrics.precision_recall_fscore_support(came, said, labels=range(4))
+    labels, answers = random.integers(0, 4, 50), random.integers(0, 4, 50)
+    counts = maths.confusion_matrix(one_hot(labels, 4), one_hot(answers, 4))
+    np.testing.assert_array_equal(
+        counts, metrics.confusion_matrix(labels, answers, labels=range(4))
+    )
+    precision, recall, f1, _ = metrics.precision_recall_fscore_support(
+        labels, answers, labels=range(4)
+    )
     np.testing.assert_allclose(maths.precision_score(counts), precision)
     np.testing.assert_allclose(maths.recall_score(counts), recall)
     np.testing.assert_allclose(maths.f1_score(counts), f1)
     np.testing.assert_allclose(
-        maths.accuracy(counts), metrics.f1_score(came, said, average="micro")
+        maths.accuracy(counts), metrics.f1_score(labels, answers, average="micro")
     )

@@ -25,21 +25,21 @@ def test_gradient_is_what_was_said_minus_what_came_and_sums_to_zero(
 ) -> None:
     gradient = cross_entropy_grad(logits, targets, label_smoothing=smoothing)
     np.testing.assert_allclose(gradient.sum(-1), 0.0, atol=1e-12)
-    there = np.take_along_axis(gradient, targets[:, None], axis=-1)
-    assert (there <= smoothing + 1e-12).all()
+    at_targets = np.take_along_axis(gradient, targets[:, None], axis=-1)
+    assert (at_targets <= smoothing + 1e-12).all()
 
 
 @FEW
 @given(logits=LOGITS, targets=TARGETS, smoothing=st.sampled_from([0.0, 0.1, 0.9]))
 def test_it_is_what_torch_says(logits: np.ndarray, targets: np.ndarray, smoothing: float) -> None:
-    theirs = torch.nn.functional.cross_entropy(
+    torch_losses = torch.nn.functional.cross_entropy(
         torch.from_numpy(logits),
         torch.from_numpy(targets),
         reduction="none",
         label_smoothing=smoothing,
     )
-    ours = cross_entropy(logits, targets, label_smoothing=smoothing)
-    np.testing.assert_allclose(ours, theirs.numpy(), rtol=1e-9, atol=1e-12)
+    own_losses = cross_entropy(logits, targets, label_smoothing=smoothing)
+    np.testing.assert_allclose(own_losses, torch_losses.numpy(), rtol=1e-9, atol=1e-12)
 
 
 def test_even_logits_cost_the_logarithm_of_the_number_of_classes() -> None:
@@ -62,9 +62,9 @@ def test_a_masked_class_costs_nothing_unless_it_is_the_target() -> None:
 def test_published_values_are_reproduced(shared_data: Path) -> None:
     values = json.loads((shared_data / "reference-vectors" / "losses.json").read_text())
     keras = values["cross_entropy_keras"]
-    ours = cross_entropy(np.array(keras["logits"], float), np.array(keras["labels"]))
-    np.testing.assert_allclose(ours, keras["per_example"], atol=1e-6)
-    assert ours.mean() == pytest.approx(keras["mean"], abs=1e-4)
+    own_losses = cross_entropy(np.array(keras["logits"], float), np.array(keras["labels"]))
+    np.testing.assert_allclose(own_losses, keras["per_example"], atol=1e-6)
+    assert own_losses.mean() == pytest.approx(keras["mean"], abs=1e-4)
     smoothed = keras["label_smoothing_0.1"]
     loss = cross_entropy(
         np.array(smoothed["logits"][0], float), np.array(smoothed["label"]), label_smoothing=0.1

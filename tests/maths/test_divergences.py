@@ -24,8 +24,10 @@ def from_json(shared_data: Path, key: str) -> dict:
 @given(x=SCORES, y=SCORES)
 def test_cross_entropy_is_entropy_plus_kl(x: np.ndarray, y: np.ndarray) -> None:
     p, q = maths.softmax(x), maths.softmax(y)
-    whole = maths.entropy(p) + maths.kl_divergence(p, q)
-    np.testing.assert_allclose(maths.cross_entropy_between(p, q), whole, rtol=1e-10, atol=1e-12)
+    entropy_plus_kl = maths.entropy(p) + maths.kl_divergence(p, q)
+    np.testing.assert_allclose(
+        maths.cross_entropy_between(p, q), entropy_plus_kl, rtol=1e-10, atol=1e-12
+    )
 
 
 @FEW
@@ -40,20 +42,20 @@ def test_kl_is_never_negative_and_zero_for_the_same(x: np.ndarray, y: np.ndarray
 @given(x=SCORES, y=SCORES)
 def test_jensen_shannon_is_symmetric_and_at_most_log_two(x: np.ndarray, y: np.ndarray) -> None:
     p, q = maths.softmax(x), maths.softmax(y)
-    one, other = maths.jensen_shannon(p, q), maths.jensen_shannon(q, p)
-    np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-15)
-    assert (one <= math.log(2) + 1e-15).all()
+    forward, backward = maths.jensen_shannon(p, q), maths.jensen_shannon(q, p)
+    np.testing.assert_allclose(forward, backward, rtol=1e-12, atol=1e-15)
+    assert (forward <= math.log(2) + 1e-15).all()
 
 
 @FEW
 @given(x=SCORES, y=SCORES)
 def test_kl_from_logits_is_kl_in_both_directions(x: np.ndarray, y: np.ndarray) -> None:
     p, q = maths.softmax(x), maths.softmax(y)
-    near = {"rtol": 1e-9, "atol": 1e-12}
-    np.testing.assert_allclose(maths.forward_kl(y, x), maths.kl_divergence(p, q), **near)
-    np.testing.assert_allclose(maths.reverse_kl(y, x), maths.kl_divergence(q, p), **near)
-    between = maths.jensen_shannon(p, q)
-    np.testing.assert_allclose(maths.jensen_shannon_of_logits(y, x), between, **near)
+    tolerance = {"rtol": 1e-9, "atol": 1e-12}
+    np.testing.assert_allclose(maths.forward_kl(y, x), maths.kl_divergence(p, q), **tolerance)
+    np.testing.assert_allclose(maths.reverse_kl(y, x), maths.kl_divergence(q, p), **tolerance)
+    divergence = maths.jensen_shannon(p, q)
+    np.testing.assert_allclose(maths.jensen_shannon_of_logits(y, x), divergence, **tolerance)
     np.testing.assert_array_equal(maths.forward_kl_grad(y, x), q - p)
     np.testing.assert_allclose(maths.reverse_kl_grad(y, x).sum(-1), 0, atol=1e-10)
 
@@ -81,10 +83,10 @@ def test_k1_and_k3_are_right_on_average_and_k3_is_never_negative(x: np.ndarray) 
 
 def test_gaussians_agree_in_every_form() -> None:
     mean, std, other, other_std = np.random.default_rng(0).uniform(0.5, 2, size=(4, 3))
-    alone = maths.gaussian_kl(mean, std, other, other_std).sum()
+    sum_of_kls = maths.gaussian_kl(mean, std, other, other_std).sum()
     diagonal = maths.gaussian_kl_diagonal(mean, 2 * np.log(std), other, 2 * np.log(other_std))
     full = maths.gaussian_kl_full(mean, np.diag(std**2), other, np.diag(other_std**2))
-    np.testing.assert_allclose([diagonal, full], alone, rtol=1e-12)
+    np.testing.assert_allclose([diagonal, full], sum_of_kls, rtol=1e-12)
 
 
 def test_gaussian_kl_is_the_integral() -> None:
@@ -92,8 +94,8 @@ def test_gaussian_kl_is_the_integral() -> None:
     log_p = -(((x - 1) / 2) ** 2) / 2 - math.log(2)
     log_q = -(x**2) / 2
     integral = (np.exp(log_p) * (log_p - log_q)).sum() * (x[1] - x[0]) / math.sqrt(2 * math.pi)
-    ours = maths.gaussian_kl(*map(np.array, (1.0, 2.0, 0.0, 1.0)))
-    assert ours == pytest.approx(integral, rel=1e-9)
+    own_kl = maths.gaussian_kl(*map(np.array, (1.0, 2.0, 0.0, 1.0)))
+    assert own_kl == pytest.approx(integral, rel=1e-9)
 
 
 def test_a_row_that_is_masked_throughout_has_no_entropy_and_no_gradient() -> None:
@@ -122,9 +124,9 @@ def test_published_relative_entropy_is_reproduced_where_it_is_hard(shared_data: 
 def test_published_preference_losses_are_reproduced(shared_data: Path) -> None:
     table = from_json(shared_data, "dpo_torchtune")
     sides = ("policy_chosen", "policy_rejected", "ref_chosen", "ref_rejected")
-    given = [np.array(table[side]) for side in sides]
-    loss = maths.dpo_loss(*given, beta=table["beta"], label_smoothing=table["label_smoothing"])
+    log_ps = [np.array(table[side]) for side in sides]
+    loss = maths.dpo_loss(*log_ps, beta=table["beta"], label_smoothing=table["label_smoothing"])
     np.testing.assert_allclose(loss, table["loss_sigmoid"], atol=1e-8)
-    margin = maths.dpo_margin(*given, beta=table["beta"])
+    margin = maths.dpo_margin(*log_ps, beta=table["beta"])
     hinge = maths.hinge_preference_loss(margin)
     np.testing.assert_allclose(hinge, table["loss_rso_hinge_gamma_0.1"], atol=1e-12)

@@ -62,9 +62,11 @@ def test_a_public_name_is_its_formula_behind_the_door(name: str) -> None:
 def test_lists_tuples_and_numbers_give_what_arrays_of_float64_give(name: str) -> None:
     for form in (lambda x: x.tolist(), lambda x: tuple(x.tolist()) if x.ndim else x.item()):
         lists = {key: form(x) for key, x in array_arguments(name).items()}
-        for ours, theirs in zip(results(call(name, **lists)), results(call(name)), strict=True):
-            assert ours.dtype == theirs.dtype
-            np.testing.assert_array_equal(ours, theirs)
+        for from_lists, from_arrays in zip(
+            results(call(name, **lists)), results(call(name)), strict=True
+        ):
+            assert from_lists.dtype == from_arrays.dtype
+            np.testing.assert_array_equal(from_lists, from_arrays)
 
 
 @for_all(ROWS)
@@ -76,12 +78,14 @@ def test_a_list_becomes_an_array_like_those_it_comes_with(name: str) -> None:
         mixed = {**tensors, argument: x.tolist()}
         others = [tensors[key] for key in tensors if key != argument]
         floating = any(tensor.is_floating_point() for tensor in others)
-        for ours, theirs in zip(
+        for from_list, from_array in zip(
             results(call(name, **mixed)), results(call(name, **tensors)), strict=True
         ):
-            assert isinstance(ours, torch.Tensor)
-            assert not floating or ours.dtype == theirs.dtype
-            torch.testing.assert_close(ours.double(), theirs.double(), rtol=1e-4, atol=1e-5)
+            assert isinstance(from_list, torch.Tensor)
+            assert not floating or from_list.dtype == from_array.dtype
+            torch.testing.assert_close(
+                from_list.double(), from_array.double(), rtol=1e-4, atol=1e-5
+            )
 
 
 #: What is no array of numbers, and no number either.
@@ -151,9 +155,9 @@ def test_a_shape_that_departs_from_the_declared_axes_is_refused(name: str) -> No
             if is_shared(name, argument, axis.name):
                 wrong.append(np.repeat(x, 2, axis=-place))
                 wrong += [] if axis.or_one or x.shape[-place] == 1 else [x.take([0], axis=-place)]
-        for changed in wrong:
-            refusal = answer(name, **{argument: changed})
-            assert is_refusal(refusal), (argument, kind.axes, changed.shape)
+        for changed_array in wrong:
+            refusal = answer(name, **{argument: changed_array})
+            assert is_refusal(refusal), (argument, kind.axes, changed_array.shape)
             assert "shape" in str(refusal) or "as many" in str(refusal)
 
 
@@ -161,12 +165,15 @@ def test_a_shape_that_departs_from_the_declared_axes_is_refused(name: str) -> No
 def test_a_mask_or_bias_broadcasts_to_its_axes_and_to_no_others(name: str) -> None:
     for argument, x in array_arguments(name).items():
         if array_kind(name, argument).broadcasts:
-            for ours, theirs in zip(
+            for from_broadcast, from_full in zip(
                 results(call(name, **{argument: x[..., :1]})), results(call(name)), strict=True
             ):
-                assert ours.shape == theirs.shape
-            for changed in (np.repeat(x, 2, axis=-1), np.stack([x] * 7), x[(None,) * 5]):
-                assert is_refusal(answer(name, **{argument: changed})), (argument, changed.shape)
+                assert from_broadcast.shape == from_full.shape
+            for changed_array in (np.repeat(x, 2, axis=-1), np.stack([x] * 7), x[(None,) * 5]):
+                assert is_refusal(answer(name, **{argument: changed_array})), (
+                    argument,
+                    changed_array.shape,
+                )
 
 
 @for_all(ROWS)
@@ -174,9 +181,12 @@ def test_an_empty_or_turned_array_never_ends_in_another_error(name: str) -> None
     for argument, x in array_arguments(name).items():
         shapes = [x.T, x.reshape(-1), np.zeros((0,), x.dtype), np.zeros((), x.dtype)]
         shapes += [np.take(x, [], axis=axis) for axis in range(x.ndim)]
-        for changed in shapes:
-            for result in results(answer(name, **{argument: changed})):
-                assert is_refusal(result) or not np.isnan(result).any(), (argument, changed.shape)
+        for changed_array in shapes:
+            for result in results(answer(name, **{argument: changed_array})):
+                assert is_refusal(result) or not np.isnan(result).any(), (
+                    argument,
+                    changed_array.shape,
+                )
 
 
 def wrong_types(kind: Floats | Wholes | Truths, x: np.ndarray) -> list[np.ndarray]:
@@ -193,11 +203,11 @@ def test_an_array_of_another_type_or_library_is_refused(name: str) -> None:
     arrays = array_arguments(name)
     for argument, x in arrays.items():
         kind = array_kind(name, argument)
-        for changed in wrong_types(kind, x):
-            if isinstance(kind, Floats) and kind.whole_too and changed.dtype == np.int64:
+        for changed_array in wrong_types(kind, x):
+            if isinstance(kind, Floats) and kind.whole_too and changed_array.dtype == np.int64:
                 continue
-            refusal = answer(name, **{argument: changed})
-            assert is_refusal(refusal), (argument, changed.dtype)
+            refusal = answer(name, **{argument: changed_array})
+            assert is_refusal(refusal), (argument, changed_array.dtype)
             assert argument in str(refusal)
         for other in (torch.from_numpy(x.copy()), array_api_strict.asarray(x)):
             if len(arrays) > 1:
@@ -213,9 +223,9 @@ def test_nan_and_infinity_are_refused_or_mean_something(name: str) -> None:
         if not isinstance(kind, Floats) or not x.size:
             continue
         for value in (math.nan, math.inf, -math.inf, -1.0):
-            changed = x.copy()
-            changed[(0,) * x.ndim] = value
-            answers = results(answer(name, **{argument: changed}))
+            changed_array = x.copy()
+            changed_array[(0,) * x.ndim] = value
+            answers = results(answer(name, **{argument: changed_array}))
             if is_refusal(answers[0]):
                 assert argument in str(answers[0]) or "result holds nan" in str(answers[0])
                 continue
@@ -252,17 +262,21 @@ def test_float16_of_numpy_is_computed_in_float32_and_given_back(name: str) -> No
     wide = {key: x.astype(np.float32) if x.dtype == np.float16 else x for key, x in narrow.items()}
     body = getattr(maths, name).__wrapped__
     expected = results(body(**{**example(name), **wide}))
-    for ours, theirs in zip(results(call(name, **narrow)), expected, strict=True):
-        assert ours.dtype == (np.float16 if theirs.dtype == np.float32 else theirs.dtype)
-        np.testing.assert_array_equal(ours, theirs.astype(ours.dtype))
+    for half_result, single_result in zip(results(call(name, **narrow)), expected, strict=True):
+        assert half_result.dtype == (
+            np.float16 if single_result.dtype == np.float32 else single_result.dtype
+        )
+        np.testing.assert_array_equal(half_result, single_result.astype(half_result.dtype))
 
 
 @for_all(ROWS)
 def test_bytes_in_the_other_order_give_what_those_of_this_machine_give(name: str) -> None:
-    turned = {key: x.astype(x.dtype.newbyteorder()) for key, x in array_arguments(name).items()}
-    for ours, theirs in zip(results(call(name, **turned)), results(call(name)), strict=True):
-        assert ours.dtype == theirs.dtype
-        np.testing.assert_array_equal(ours, theirs)
+    swapped = {key: x.astype(x.dtype.newbyteorder()) for key, x in array_arguments(name).items()}
+    for swapped_result, native_result in zip(
+        results(call(name, **swapped)), results(call(name)), strict=True
+    ):
+        assert swapped_result.dtype == native_result.dtype
+        np.testing.assert_array_equal(swapped_result, native_result)
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")

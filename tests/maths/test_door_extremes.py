@@ -60,25 +60,30 @@ def check_against_float64(name: str, arrays: dict[str, torch.Tensor], **options:
     shaken = {key: _shaken(x) if x.is_floating_point() else x for key, x in wide.items()}
     conditioned = results(body(**{**example(name), **shaken, **options}))
     dtypes = [x.dtype for x in arrays.values() if x.is_floating_point()]
-    came = dtypes[0] if dtypes else None
-    for ours, exact, moved in zip(results(narrow), reference, conditioned, strict=True):
+    result_dtype = dtypes[0] if dtypes else None
+    for narrow_result, exact, conditioned_result in zip(
+        results(narrow), reference, conditioned, strict=True
+    ):
         if not exact.is_floating_point():
-            assert torch.equal(ours, exact)
+            assert torch.equal(narrow_result, exact)
             continue
-        assert ours.dtype == came
-        expected = exact.to(came).double()
-        seen, finite = ours.double(), torch.isfinite(expected)
+        assert narrow_result.dtype == result_dtype
+        expected = exact.to(result_dtype).double()
+        wide_result, finite = narrow_result.double(), torch.isfinite(expected)
         # near its end float32 may be past it already
-        far = torch.isfinite(exact) & (exact.abs() > 1e36)
-        assert torch.equal(torch.isfinite(seen)[~far], finite[~far]), (ours, exact)
-        finite = finite & ~far
+        is_overflowing = torch.isfinite(exact) & (exact.abs() > 1e36)
+        assert torch.equal(torch.isfinite(wide_result)[~is_overflowing], finite[~is_overflowing]), (
+            narrow_result,
+            exact,
+        )
+        finite = finite & ~is_overflowing
         if not finite.any():
             continue
         # of the whole result: what a narrow type cannot hold is a number in float32, and rounds
-        size = exact[exact.isfinite() & ~far].abs().max().clamp(min=min(largest, 1e6))
-        unknown = EPS[torch.float32] * size + (moved - exact).abs().nan_to_num(0.0)
-        bound = 2 * EPS[came] * expected.abs() + 64 * unknown
-        assert ((seen - expected).abs() <= bound)[finite].all(), (ours, exact)
+        size = exact[exact.isfinite() & ~is_overflowing].abs().max().clamp(min=min(largest, 1e6))
+        unknown = EPS[torch.float32] * size + (conditioned_result - exact).abs().nan_to_num(0.0)
+        bound = 2 * EPS[result_dtype] * expected.abs() + 64 * unknown
+        assert ((wide_result - expected).abs() <= bound)[finite].all(), (narrow_result, exact)
 
 
 def _largest(x: torch.Tensor) -> float:

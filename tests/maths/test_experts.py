@@ -20,15 +20,19 @@ from support.layers import ROUTED, some
 
 
 def test_a_token_chooses_exactly_k_experts_also_if_scores_are_equal() -> None:
-    chosen = choose_experts(np.array([[0.0, 0.0, 0.0, 0.0], [1.0, 2.0, 2.0, 2.0]]), n_active=2)
-    np.testing.assert_array_equal(chosen, [[True, True, False, False], [False, True, True, False]])
+    is_chosen = choose_experts(np.array([[0.0, 0.0, 0.0, 0.0], [1.0, 2.0, 2.0, 2.0]]), n_active=2)
+    np.testing.assert_array_equal(
+        is_chosen, [[True, True, False, False], [False, True, True, False]]
+    )
 
 
 def test_a_normalised_softmax_over_all_is_a_softmax_over_the_chosen() -> None:
     p = softmax(ROUTED)
-    kept = np.where(choose_experts(p, n_active=2), p, 0.0)
+    chosen_shares = np.where(choose_experts(p, n_active=2), p, 0.0)
     weights = softmax_router(ROUTED, n_active=2, normalised=True)
-    np.testing.assert_allclose(weights, kept / kept.sum(-1, keepdims=True), rtol=1e-12)
+    np.testing.assert_allclose(
+        weights, chosen_shares / chosen_shares.sum(-1, keepdims=True), rtol=1e-12
+    )
 
 
 def test_with_one_expert_a_normalised_router_learns_nothing() -> None:
@@ -39,10 +43,10 @@ def test_with_one_expert_a_normalised_router_learns_nothing() -> None:
 def test_the_bias_of_a_sigmoid_router_moves_the_choice_and_not_the_weights() -> None:
     logits = np.array([0.0, 1.0, 2.0])
     plain = sigmoid_router(logits, np.zeros(3), n_active=2, scale=2.0)
-    moved = sigmoid_router(logits, np.array([5.0, 0.0, 0.0]), n_active=2, scale=2.0)
+    biased = sigmoid_router(logits, np.array([5.0, 0.0, 0.0]), n_active=2, scale=2.0)
     s = 1 / (1 + np.exp(-logits))
     np.testing.assert_allclose(plain, 2 * np.array([0, s[1], s[2]]) / (s[1] + s[2]))
-    np.testing.assert_allclose(moved, 2 * np.array([s[0], 0, s[2]]) / (s[0] + s[2]))
+    np.testing.assert_allclose(biased, 2 * np.array([s[0], 0, s[2]]) / (s[0] + s[2]))
 
 
 def test_a_mixture_of_equal_experts_is_one_of_them() -> None:

@@ -24,7 +24,7 @@ def _in_float64() -> Generator[None]:
 
 
 def results(value: Any) -> list[np.ndarray]:
-    return [np.asarray(each) for each in (value if isinstance(value, tuple) else (value,))]
+    return [np.asarray(part) for part in (value if isinstance(value, tuple) else (value,))]
 
 
 def both(row: Row, name: str, arrays: Arrays, options: dict[str, Any]) -> Any:
@@ -34,10 +34,12 @@ def both(row: Row, name: str, arrays: Arrays, options: dict[str, Any]) -> Any:
 
 @pytest.mark.parametrize("name", ROWS)
 def test_jax_gives_the_same_as_numpy_compiled_too(name: str) -> None:
-    function, ours, inside = both(ROWS[name], name, ROWS[name].arrays, ROWS[name].options)
-    for theirs in (function(*inside), jax.jit(function)(*inside)):
-        for one, other in zip(ours, results(theirs), strict=True):
-            np.testing.assert_allclose(other, one, rtol=1e-11, atol=1e-12)
+    function, numpy_parts, jax_arrays = both(
+        ROWS[name], name, ROWS[name].arrays, ROWS[name].options
+    )
+    for jax_value in (function(*jax_arrays), jax.jit(function)(*jax_arrays)):
+        for numpy_part, jax_part in zip(numpy_parts, results(jax_value), strict=True):
+            np.testing.assert_allclose(jax_part, numpy_part, rtol=1e-11, atol=1e-12)
 
 
 #: The first and the last extreme of each function always run, the others nightly. `test_laws.py`
@@ -53,16 +55,16 @@ EXTREMES = [
 def test_extremes_give_the_same_in_jax(name: str, arrays: Arrays) -> None:
     row = ROWS[name]
     options = row.options if row.extreme_options is None else row.extreme_options
-    function, ours, inside = both(row, name, arrays, options)
-    for one, other in zip(ours, results(function(*inside)), strict=True):
-        np.testing.assert_allclose(other, one, rtol=1e-11, atol=1e-11)
+    function, numpy_parts, jax_arrays = both(row, name, arrays, options)
+    for numpy_part, jax_part in zip(numpy_parts, results(function(*jax_arrays)), strict=True):
+        np.testing.assert_allclose(jax_part, numpy_part, rtol=1e-11, atol=1e-11)
 
 
 @pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.hand])
 def test_hand_gradient_is_that_of_jax(name: str) -> None:
     row = ROWS[name]
-    function, ours, inside = both(row, name, row.arrays, row.options)
-    weights = np.random.default_rng(1).normal(size=ours[0].shape)
+    function, numpy_parts, jax_arrays = both(row, name, row.arrays, row.options)
+    weights = np.random.default_rng(1).normal(size=numpy_parts[0].shape)
     hands = row.hand(*row.arrays, weights) if row.hand else ()
     hands = hands if isinstance(hands, tuple) else (hands,)
 
@@ -70,11 +72,11 @@ def test_hand_gradient_is_that_of_jax(name: str) -> None:
         outputs = function(*arrays)
         return (weights * (outputs[0] if isinstance(outputs, tuple) else outputs)).sum()
 
-    if len(ours) > 1:
+    if len(numpy_parts) > 1:
         pytest.skip("its hand gradient is of several results")
     for index, hand in enumerate(hands):
-        theirs = jax.grad(total, argnums=index)(*inside)
-        np.testing.assert_allclose(hand, theirs, rtol=1e-10, atol=1e-11)
+        jax_gradients = jax.grad(total, argnums=index)(*jax_arrays)
+        np.testing.assert_allclose(hand, jax_gradients, rtol=1e-10, atol=1e-11)
 
 
 @pytest.mark.filterwarnings("error")

@@ -26,7 +26,7 @@ def results(value: Any) -> tuple[Any, ...]:
 
 def to_numpy(value: Any) -> list[np.ndarray]:
     scalars_too = (np.asarray(x) if isinstance(x, np.generic) else x for x in results(value))
-    return [np.from_dlpack(each) for each in scalars_too]
+    return [np.from_dlpack(array) for array in scalars_too]
 
 
 def gradient_by_differences(
@@ -44,11 +44,11 @@ def gradient_by_differences(
     array, step = arrays[index], 1e-6
     gradient = np.empty_like(array)
     for place in np.ndindex(array.shape):
-        moved = np.zeros_like(array)
-        moved[place] += step
+        difference = np.zeros_like(array)
+        difference[place] += step
         if simplex:
-            moved[(*place[:-1], -1)] -= step
-        gradient[place] = (total(array + moved) - total(array - moved)) / (2 * step)
+            difference[(*place[:-1], -1)] -= step
+        gradient[place] = (total(array + difference) - total(array - difference)) / (2 * step)
     return gradient
 
 
@@ -83,8 +83,8 @@ def test_hand_gradient_is_autograd_is_central_differences(name: str) -> None:
         autograd = gradient_by_autograd(function, row.arrays, weights, index)
         simplex = index in row.simplex
         differences = gradient_by_differences(function, row.arrays, weights, index, simplex=simplex)
-        seen = autograd - autograd[..., -1:] if simplex else autograd
-        np.testing.assert_allclose(seen, differences, rtol=1e-6, atol=1e-7)
+        compared = autograd - autograd[..., -1:] if simplex else autograd
+        np.testing.assert_allclose(compared, differences, rtol=1e-6, atol=1e-7)
         if hands:
             np.testing.assert_allclose(hands[index], autograd, rtol=1e-12, atol=1e-13)
 
@@ -107,8 +107,10 @@ def in_every_library(
 def test_every_array_library_gives_the_same(name: str) -> None:
     answers = in_every_library(name, ROWS[name].arrays, ROWS[name].options)
     for library in ("torch", "array_api_strict"):
-        for ours, theirs in zip(answers["numpy"], answers[library], strict=True):
-            np.testing.assert_allclose(theirs, ours, rtol=1e-12, atol=1e-13, err_msg=library)
+        for numpy_result, library_result in zip(answers["numpy"], answers[library], strict=True):
+            np.testing.assert_allclose(
+                library_result, numpy_result, rtol=1e-12, atol=1e-13, err_msg=library
+            )
 
 
 @pytest.mark.parametrize(
@@ -121,9 +123,11 @@ def test_extreme_inputs_give_numbers_without_a_warning(name: str, arrays: Arrays
         name, arrays, row.options if row.extreme_options is None else row.extreme_options
     )
     for library, values in answers.items():
-        for ours, theirs in zip(answers["numpy"], values, strict=True):
-            assert not np.isnan(theirs).any(), f"{library}: {theirs}"
-            np.testing.assert_allclose(theirs, ours, rtol=1e-12, atol=1e-12, err_msg=library)
+        for numpy_result, library_result in zip(answers["numpy"], values, strict=True):
+            assert not np.isnan(library_result).any(), f"{library}: {library_result}"
+            np.testing.assert_allclose(
+                library_result, numpy_result, rtol=1e-12, atol=1e-12, err_msg=library
+            )
 
 
 @pytest.mark.parametrize("name", ["softmax", "log_softmax", "logsumexp", "cross_entropy"])
@@ -133,10 +137,12 @@ def test_gradients_that_flow_through_masks_are_numbers(name: str) -> None:
         if np.isneginf(arrays[0]).all(-1).any():
             continue
         function = getattr(maths, name)
-        (first, *rest) = (torch.from_numpy(array) for array in arrays)
+        (first, *other_tensors) = (torch.from_numpy(array) for array in arrays)
         first = first.clone().requires_grad_()
         outputs = function(
-            first, *rest, **(row.options if row.extreme_options is None else row.extreme_options)
+            first,
+            *other_tensors,
+            **(row.options if row.extreme_options is None else row.extreme_options),
         )
         outputs[torch.isfinite(outputs)].sum().backward()
         assert not first.grad.isnan().any()

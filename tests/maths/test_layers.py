@@ -43,7 +43,7 @@ def test_activations_are_those_of_torch(ours: Callable[..., Any], theirs: Any) -
 
 def test_error_function_is_exact_to_fifteen_digits() -> None:
     x = np.concatenate([np.linspace(-7, 7, 20_001), [0.0, 1e-300, 1e-9, 2.0, np.nextafter(2, 0)]])
-    truth = np.array([math.erf(each) for each in x])
+    truth = np.array([math.erf(number) for number in x])
     np.testing.assert_allclose(maths.erf(x), truth, rtol=1e-15, atol=0)
 
 
@@ -64,16 +64,18 @@ def test_rows_and_columns_of_softmaxs_jacobian_sum_to_zero(x: np.ndarray, shift:
 def test_every_form_of_cross_entropy_gives_the_same(x: np.ndarray, temperature: float) -> None:
     targets = np.array([0, 4, 2])
     loss = maths.cross_entropy(x, targets)
-    near = {"rtol": 1e-9, "atol": 1e-12}
+    tolerance = {"rtol": 1e-9, "atol": 1e-12}
     p = maths.softmax(x)
-    np.testing.assert_allclose(maths.cross_entropy_from_probabilities(p, targets), loss, **near)
-    np.testing.assert_allclose(maths.soft_cross_entropy(x, np.eye(5)[targets]), loss, **near)
-    np.testing.assert_allclose(maths.focal_loss(x, targets, gamma=0.0), loss, **near)
-    np.testing.assert_allclose(-maths.sequence_log_likelihood(x, targets), loss.sum(), **near)
-    np.testing.assert_allclose(maths.language_model_loss(x, targets), loss.mean(), **near)
+    np.testing.assert_allclose(
+        maths.cross_entropy_from_probabilities(p, targets), loss, **tolerance
+    )
+    np.testing.assert_allclose(maths.soft_cross_entropy(x, np.eye(5)[targets]), loss, **tolerance)
+    np.testing.assert_allclose(maths.focal_loss(x, targets, gamma=0.0), loss, **tolerance)
+    np.testing.assert_allclose(-maths.sequence_log_likelihood(x, targets), loss.sum(), **tolerance)
+    np.testing.assert_allclose(maths.language_model_loss(x, targets), loss.mean(), **tolerance)
     two = np.stack([np.zeros(3), x[:, 0]], -1)
     yes = maths.binary_cross_entropy_from_logits(x[:, 0], np.ones(3))
-    np.testing.assert_allclose(yes, maths.cross_entropy(two, np.ones(3, dtype=int)), **near)
+    np.testing.assert_allclose(yes, maths.cross_entropy(two, np.ones(3, dtype=int)), **tolerance)
     hot = maths.softmax(x, temperature=temperature)
     np.testing.assert_allclose(hot, maths.softmax(x / temperature), rtol=1e-12)
 
@@ -117,16 +119,18 @@ def test_proximal_step_of_the_elastic_net_is_the_minimum(
 
 
 def test_heads_are_those_of_torch() -> None:
-    theirs = torch.nn.MultiheadAttention(8, 2, bias=False, batch_first=True, dtype=torch.float64)
+    torch_attention = torch.nn.MultiheadAttention(
+        8, 2, bias=False, batch_first=True, dtype=torch.float64
+    )
     x, context = torch.randn(2, 3, 8).double(), torch.randn(2, 5, 8).double()
-    packed = theirs.in_proj_weight.detach()
+    packed = torch_attention.in_proj_weight.detach()
     mask = torch.rand(3, 5) < 0.7
     mask[:, 0] = True
-    ours = maths.multi_head_attention(
-        x, context, *packed.chunk(3), theirs.out_proj.weight.detach(), n_heads=2, mask=mask
+    own_result = maths.multi_head_attention(
+        x, context, *packed.chunk(3), torch_attention.out_proj.weight.detach(), n_heads=2, mask=mask
     )
-    expected = theirs(x, context, context, attn_mask=~mask, need_weights=False)[0]
-    torch.testing.assert_close(ours, expected.detach())
+    expected = torch_attention(x, context, context, attn_mask=~mask, need_weights=False)[0]
+    torch.testing.assert_close(own_result, expected.detach())
 
 
 @FEW
@@ -154,12 +158,12 @@ def test_entropy_from_log_z_is_that_of_the_shares_and_log_z_brackets_the_largest
 def test_no_policy_earns_more_than_the_closed_form() -> None:
     reference, reward = maths.softmax(RANDOM.normal(size=6)), RANDOM.normal(size=6)
     best = maths.regularised_reward_optimum(reference, reward, beta=0.3)
-    most = maths.regularised_reward(best, reference, reward, beta=0.3)
+    best_value = maths.regularised_reward(best, reference, reward, beta=0.3)
     gradient = maths.regularised_reward_grad(best, reference, reward, beta=0.3)
     np.testing.assert_allclose(gradient, gradient[0], rtol=1e-12)
     for _ in range(50):
         other = maths.softmax(np.log(best) + RANDOM.normal(size=6) * 0.3)
-        assert maths.regularised_reward(other, reference, reward, beta=0.3) <= most
+        assert maths.regularised_reward(other, reference, reward, beta=0.3) <= best_value
 
 
 def test_dpos_margin_is_the_reward_that_the_optimum_was_made_of() -> None:
@@ -199,7 +203,7 @@ def test_steps_are_those_of_torch(ours: Callable[..., Any], theirs: Callable[...
 def test_adam_with_l2_is_that_of_torch_and_not_adamw() -> None:
     w, m, v = RANDOM.normal(size=4), np.zeros(4), np.zeros(4)
     parameter = torch.nn.Parameter(torch.from_numpy(w.copy()))
-    theirs = torch.optim.Adam([parameter], lr=0.01, betas=(0.9, 0.95), weight_decay=0.1)
+    torch_adam = torch.optim.Adam([parameter], lr=0.01, betas=(0.9, 0.95), weight_decay=0.1)
     options = {"learning_rate": 0.01, "beta1": 0.9, "beta2": 0.95, "eps": 1e-8}
     for step in range(1, 6):
         grad = RANDOM.normal(size=4)
@@ -207,7 +211,7 @@ def test_adam_with_l2_is_that_of_torch_and_not_adamw() -> None:
         w, m, v = maths.adam_step(w, grad, m, v, step=step, l2=0.1, **options)
         assert np.abs(decoupled - w).max() > 1e-6
         parameter.grad = torch.from_numpy(grad)
-        theirs.step()
+        torch_adam.step()
     np.testing.assert_allclose(w, parameter.detach().numpy(), rtol=1e-12)
 
 
@@ -241,8 +245,8 @@ def test_published_cosine_is_reproduced_down_to_its_lowest_point(shared_data: Pa
     half = (table["total"] - table["warmup"]) // 2 + table["warmup"]
     for step, expected in table["step_to_lr"].items():
         if int(step) <= half:
-            ours = maths.cosine(int(step), warm_up=table["warmup"], total=half, final=0.0)
-            assert ours * table["lr"] == pytest.approx(expected, abs=1e-12)
+            own_factor = maths.cosine(int(step), warm_up=table["warmup"], total=half, final=0.0)
+            assert own_factor * table["lr"] == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize(("std", "predicted"), [(1 / math.sqrt(512), 1.0), (0.02, 512 * 0.0004)])

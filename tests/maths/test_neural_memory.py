@@ -37,8 +37,8 @@ def random_text(seed: int, time: int) -> tuple[tuple[np.ndarray, ...], dict[str,
 def test_one_token_a_chunk_is_the_loop(seed: int, time: int) -> None:
     text, options = random_text(seed, time)
     in_chunks = memory_in_chunks(*text, **options, chunk=1)
-    for ours, expected in zip(in_chunks, memory_through_time(*text, **options), strict=True):
-        np.testing.assert_allclose(ours, expected, rtol=1e-10, atol=1e-12)
+    for chunked, expected in zip(in_chunks, memory_through_time(*text, **options), strict=True):
+        np.testing.assert_allclose(chunked, expected, rtol=1e-10, atol=1e-12)
 
 
 @FEW
@@ -47,7 +47,7 @@ def test_within_a_chunk_every_gradient_is_taken_at_the_memory_before_it(
     seed: int, time: int, chunk: int
 ) -> None:
     (memory, momentum, k, v), options = random_text(seed, time)
-    ours, surprise = memory_in_chunks(memory, momentum, k, v, **options, chunk=chunk)
+    chunk_memories, surprise = memory_in_chunks(memory, momentum, k, v, **options, chunk=chunk)
     before = memory
     for t in range(time):
         if t % chunk == 0:
@@ -59,7 +59,7 @@ def test_within_a_chunk_every_gradient_is_taken_at_the_memory_before_it(
         error = np.einsum("bij,bj->bi", before, k[:, t]) - v[:, t]
         momentum = eta * momentum - theta * 2 * np.einsum("bi,bj->bij", error, k[:, t])
         memory = (1 - alpha) * memory + momentum
-        np.testing.assert_allclose(ours[:, t], memory, rtol=1e-9, atol=1e-11)
+        np.testing.assert_allclose(chunk_memories[:, t], memory, rtol=1e-9, atol=1e-11)
         np.testing.assert_allclose(surprise[:, t], momentum, rtol=1e-9, atol=1e-11)
 
 
@@ -67,14 +67,14 @@ def test_the_paper_s_closed_form_of_a_chunk_without_momentum_holds() -> None:
     """M_t = beta_t M_0 - sum_i theta_i beta_t / beta_i u_i,  beta_i = product of (1 - alpha_j)."""
     (memory, _, k, v), options = random_text(0, 6)
     options["persistence"] = np.zeros((2, 6))
-    ours, _ = memory_in_chunks(memory, 0 * memory, k, v, **options, chunk=6)
+    chunk_memories, _ = memory_in_chunks(memory, 0 * memory, k, v, **options, chunk=6)
     beta = np.cumprod(1 - options["forgetting"], axis=-1)
     u = 2 * np.einsum("bti,btj->btij", k @ memory.swapaxes(1, 2) - v, k)
     for t in range(6):
         weights = options["learning_rate"] * beta[:, t : t + 1] / beta
-        written = np.einsum("bt,btij->bij", weights[:, : t + 1], u[:, : t + 1])
-        expected = beta[:, t, None, None] * memory - written
-        np.testing.assert_allclose(ours[:, t], expected, rtol=1e-10, atol=1e-12)
+        summed_updates = np.einsum("bt,btij->bij", weights[:, : t + 1], u[:, : t + 1])
+        expected = beta[:, t, None, None] * memory - summed_updates
+        np.testing.assert_allclose(chunk_memories[:, t], expected, rtol=1e-10, atol=1e-12)
 
 
 @FEW
@@ -114,18 +114,18 @@ def test_an_empty_memory_read_in_one_chunk_is_linear_attention_without_its_norma
     random = np.random.default_rng(0)
     q, k = random.uniform(size=(2, 1, 5, 4))
     v = random.normal(size=(1, 5, 3))
-    nothing, ones = np.zeros((1, 3, 4)), np.ones((1, 5))
+    empty_memory, all_ones = np.zeros((1, 3, 4)), np.ones((1, 5))
     memories, _ = memory_in_chunks(
-        nothing,
-        nothing,
+        empty_memory,
+        empty_memory,
         k,
         v,
-        persistence=0 * ones,
-        learning_rate=ones / 2,
-        forgetting=0 * ones,
+        persistence=0 * all_ones,
+        learning_rate=all_ones / 2,
+        forgetting=0 * all_ones,
         chunk=5,
     )
     read = np.einsum("btij,btj->bti", memories, q)
     total = np.tril(q @ k.swapaxes(1, 2)).sum(-1, keepdims=True)
-    gathered = linear_attention(q, k, v, eps=0.0, causal=True) * total
-    np.testing.assert_allclose(read, gathered, rtol=1e-10)
+    mixed = linear_attention(q, k, v, eps=0.0, causal=True) * total
+    np.testing.assert_allclose(read, mixed, rtol=1e-10)

@@ -32,8 +32,8 @@ EPS = 1e-5
 
 def features_first(norm: Callable[..., torch.Tensor], *arguments: Any, **options: Any) -> Any:
     """A norm of torch that wants (batch, features, time)."""
-    turned = T(X).transpose(1, 2)
-    return norm(turned, *arguments, **options, eps=EPS).transpose(1, 2)
+    features_last = T(X).transpose(1, 2)
+    return norm(features_last, *arguments, **options, eps=EPS).transpose(1, 2)
 
 
 THEIRS: dict[str, tuple[Any, Any]] = {
@@ -55,8 +55,8 @@ THEIRS: dict[str, tuple[Any, Any]] = {
 
 @pytest.mark.parametrize("name", THEIRS)
 def test_it_is_what_torch_says(name: str) -> None:
-    ours, theirs = THEIRS[name]
-    np.testing.assert_allclose(ours, theirs.numpy(), rtol=1e-10, atol=1e-12)
+    own_result, torch_result = THEIRS[name]
+    np.testing.assert_allclose(own_result, torch_result.numpy(), rtol=1e-10, atol=1e-12)
 
 
 def test_one_group_is_a_layer_norm() -> None:
@@ -87,28 +87,28 @@ ALONE = [
 def test_no_token_sees_another(norm: Callable[[np.ndarray], np.ndarray]) -> None:
     other = X.copy()
     other[0, 2] += 1.0
-    changed = (norm(other) != norm(X)).any(-1)
-    assert changed.sum() == 1
-    assert changed[0, 2]
+    is_changed = (norm(other) != norm(X)).any(-1)
+    assert is_changed.sum() == 1
+    assert is_changed[0, 2]
 
 
 def test_instances_do_not_see_each_other_but_tokens_do() -> None:
     other = X.copy()
     other[0, 4] += 1.0
-    changed = (
+    is_changed = (
         instance_norm(other, GAIN, BIAS, eps=EPS) != instance_norm(X, GAIN, BIAS, eps=EPS)
     ).any(-1)
-    assert changed[0].all()
-    assert not changed[1].any()
+    assert is_changed[0].all()
+    assert not is_changed[1].any()
 
 
 @FEW
 @given(scale=st.floats(0.1, 1e3), shift=st.floats(-10, 10))
 def test_scale_and_shift_of_the_input_are_forgotten(scale: float, shift: float) -> None:
-    ours = layer_norm(scale * X + shift, GAIN, BIAS, eps=0.0)
-    np.testing.assert_allclose(ours, layer_norm(X, GAIN, BIAS, eps=0.0), rtol=1e-8, atol=1e-9)
-    ours = rms_norm(scale * X, GAIN, eps=0.0)
-    np.testing.assert_allclose(ours, rms_norm(X, GAIN, eps=0.0), rtol=1e-12)
+    own_result = layer_norm(scale * X + shift, GAIN, BIAS, eps=0.0)
+    np.testing.assert_allclose(own_result, layer_norm(X, GAIN, BIAS, eps=0.0), rtol=1e-8, atol=1e-9)
+    own_result = rms_norm(scale * X, GAIN, eps=0.0)
+    np.testing.assert_allclose(own_result, rms_norm(X, GAIN, eps=0.0), rtol=1e-12)
 
 
 @FEW
@@ -133,14 +133,16 @@ def test_what_comes_out_has_the_moments_that_are_claimed(
     seed: int, scale: float, shift: float
 ) -> None:
     x = np.random.default_rng(seed).normal(size=(3, 5, 8)) * scale + shift
-    one, zero, options = np.ones(8), np.zeros(8), {"eps": 0.0}
-    grouped = maths.group_norm(x, one, zero, n_groups=2, **options).reshape(3, 5, 2, 4)
+    unit_gain, zero, options = np.ones(8), np.zeros(8), {"eps": 0.0}
+    grouped = maths.group_norm(x, unit_gain, zero, n_groups=2, **options).reshape(3, 5, 2, 4)
     for y, axes in (
-        (maths.layer_norm(x, one, zero, **options), -1),
+        (maths.layer_norm(x, unit_gain, zero, **options), -1),
         (grouped, -1),
-        (maths.instance_norm(x, one, zero, **options), -2),
-        (maths.batch_norm(x, one, zero, **options), (0, 1)),
+        (maths.instance_norm(x, unit_gain, zero, **options), -2),
+        (maths.batch_norm(x, unit_gain, zero, **options), (0, 1)),
     ):
         np.testing.assert_allclose(y.mean(axes), 0, atol=1e-9)
         np.testing.assert_allclose(y.var(axes), 1, rtol=1e-9)
-    np.testing.assert_allclose((maths.rms_norm(x, one, **options) ** 2).mean(-1), 1, rtol=1e-12)
+    np.testing.assert_allclose(
+        (maths.rms_norm(x, unit_gain, **options) ** 2).mean(-1), 1, rtol=1e-12
+    )

@@ -39,8 +39,8 @@ def test_newton_schulz_brings_every_singular_value_near_one(
     values = np.linalg.svd(after, compute_uv=False)
     assert ((values > 0.6) & (values < 1.3)).all(), values
     # the directions stay: what is left in the old ones is diagonal
-    inside = u.T @ after @ vt.T
-    np.testing.assert_allclose(inside, np.diag(np.diag(inside)), atol=1e-6)
+    in_singular_basis = u.T @ after @ vt.T
+    np.testing.assert_allclose(in_singular_basis, np.diag(np.diag(in_singular_basis)), atol=1e-6)
 
 
 def test_newton_schulz_does_to_singular_values_what_its_statement_says() -> None:
@@ -61,21 +61,21 @@ def test_newton_schulz_does_to_singular_values_what_its_statement_says() -> None
 
 def test_newton_schulz_of_a_batch_is_that_of_each_matrix() -> None:
     batch = np.random.default_rng(3).normal(size=(2, 5, 3))
-    alone = np.stack([newton_schulz(matrix, steps=5) for matrix in batch])
-    np.testing.assert_allclose(newton_schulz(batch, steps=5), alone, rtol=1e-10)
+    single_results = np.stack([newton_schulz(matrix, steps=5) for matrix in batch])
+    np.testing.assert_allclose(newton_schulz(batch, steps=5), single_results, rtol=1e-10)
 
 
 def test_published_newton_schulz_is_reproduced(shared_data: Path) -> None:
     keras = from_json(shared_data, "muon.json", "newton_schulz_keras")
-    ours = newton_schulz(np.array(keras["input"]), steps=keras["steps"])
-    np.testing.assert_allclose(ours, keras["output"], atol=keras["tolerance"])
+    own_result = newton_schulz(np.array(keras["input"]), steps=keras["steps"])
+    np.testing.assert_allclose(own_result, keras["output"], atol=keras["tolerance"])
 
 
 def test_published_adamw_step_is_reproduced(shared_data: Path) -> None:
     keras = from_json(shared_data, "adamw.json", "keras_single_step")
     w, grad = np.array(keras["x0"], float), np.array(keras["grad"], float)
     beta1, beta2 = keras["betas"]
-    ours, m, v = adamw_step(
+    own_step, m, v = adamw_step(
         w,
         grad,
         np.zeros(4),
@@ -87,7 +87,7 @@ def test_published_adamw_step_is_reproduced(shared_data: Path) -> None:
         eps=keras["eps"],
         weight_decay=keras["weight_decay"],
     )
-    np.testing.assert_allclose(ours, keras["x1"], atol=keras["tolerance"])
+    np.testing.assert_allclose(own_step, keras["x1"], atol=keras["tolerance"])
     np.testing.assert_allclose(m, 0.1 * grad, rtol=1e-12)
     np.testing.assert_allclose(v, 0.001 * grad**2, rtol=1e-9)
 
@@ -97,14 +97,14 @@ def test_formula_is_what_torch_does_over_many_steps() -> None:
     w, m, v = random.normal(size=4), np.zeros(4), np.zeros(4)
     parameter = nn.Parameter(torch.from_numpy(w.copy()))
     options = {"eps": 1e-8, "weight_decay": 0.1}
-    theirs = torch.optim.AdamW([parameter], lr=0.01, betas=(0.9, 0.95), **options)
+    torch_adamw = torch.optim.AdamW([parameter], lr=0.01, betas=(0.9, 0.95), **options)
     for step in range(1, 31):
         grad = random.normal(size=4)
         w, m, v = adamw_step(
             w, grad, m, v, step=step, learning_rate=0.01, beta1=0.9, beta2=0.95, **options
         )
         parameter.grad = torch.from_numpy(grad)
-        theirs.step()
+        torch_adamw.step()
     np.testing.assert_allclose(w, parameter.detach().numpy(), rtol=1e-12)
 
 

@@ -14,8 +14,8 @@ LOGITS = arrays(np.float64, (2, 6), elements=st.floats(-8, 8))
 @FEW
 @given(logits=LOGITS, k=st.integers(1, 8))
 def test_top_k_keeps_the_k_largest_and_their_ties_unchanged(logits: np.ndarray, k: int) -> None:
-    kept = keep_top_k(logits, k)
-    for before, after in zip(logits, kept, strict=True):
+    filtered = keep_top_k(logits, k)
+    for before, after in zip(logits, filtered, strict=True):
         stays = np.isfinite(after)
         least = np.sort(before)[-min(k, before.size)]
         np.testing.assert_array_equal(stays, before >= least)
@@ -25,8 +25,8 @@ def test_top_k_keeps_the_k_largest_and_their_ties_unchanged(logits: np.ndarray, 
 @FEW
 @given(logits=LOGITS, p=st.floats(0.01, 1.0))
 def test_top_p_keeps_the_smallest_set_that_reaches_p(logits: np.ndarray, p: float) -> None:
-    kept = keep_top_p(logits, p)
-    for row, before, after in zip(softmax(logits), logits, kept, strict=True):
+    filtered = keep_top_p(logits, p)
+    for row, before, after in zip(softmax(logits), logits, filtered, strict=True):
         stays = np.isfinite(after)
         np.testing.assert_array_equal(after[stays], before[stays])
         assert stays.any()
@@ -37,8 +37,8 @@ def test_top_p_keeps_the_smallest_set_that_reaches_p(logits: np.ndarray, p: floa
 
 
 def test_top_p_of_nearly_nothing_leaves_the_likeliest_token() -> None:
-    kept = keep_top_p(np.array([1.0, 3.0, 2.0]), 1e-6)
-    np.testing.assert_array_equal(kept, [-np.inf, 3.0, -np.inf])
+    filtered = keep_top_p(np.array([1.0, 3.0, 2.0]), 1e-6)
+    np.testing.assert_array_equal(filtered, [-np.inf, 3.0, -np.inf])
 
 
 def test_tokens_that_may_not_be_drawn_are_not_let_in_again() -> None:
@@ -50,8 +50,8 @@ def test_tokens_that_may_not_be_drawn_are_not_let_in_again() -> None:
         keep_min_p(logits, 1e-9),
         repetition_penalty(logits, np.array([True, True, False, False]), 2.0),
     )
-    for kept in filtered:
-        np.testing.assert_array_equal(np.isfinite(kept), [True, False, True, False])
+    for row in filtered:
+        np.testing.assert_array_equal(np.isfinite(row), [True, False, True, False])
 
 
 @FEW
@@ -59,8 +59,8 @@ def test_tokens_that_may_not_be_drawn_are_not_let_in_again() -> None:
 def test_min_p_keeps_what_is_at_least_p_times_as_likely_as_the_likeliest(
     logits: np.ndarray, p: float
 ) -> None:
-    kept = keep_min_p(logits, p)
-    for shares, before, after in zip(softmax(logits), logits, kept, strict=True):
+    filtered = keep_min_p(logits, p)
+    for shares, before, after in zip(softmax(logits), logits, filtered, strict=True):
         stays = np.isfinite(after)
         np.testing.assert_array_equal(after[stays], before[stays])
         assert stays[before.argmax()]
@@ -88,7 +88,7 @@ def test_a_repetition_penalty_divides_above_zero_and_multiplies_below() -> None:
 
 def test_the_likeliest_token_stays_for_every_p() -> None:
     logits = np.array([[1.0, 3.0, 2.0], [5.0, -np.inf, 5.0]])
-    kept = np.isfinite(keep_top_p(logits, 0.0))
-    assert kept.sum(-1).tolist() == [1, 1]
-    assert (np.where(kept, logits, -np.inf).max(-1) == logits.max(-1)).all()
+    is_kept = np.isfinite(keep_top_p(logits, 0.0))
+    assert is_kept.sum(-1).tolist() == [1, 1]
+    assert (np.where(is_kept, logits, -np.inf).max(-1) == logits.max(-1)).all()
     np.testing.assert_array_equal(keep_top_p(logits, 1e-9), keep_top_p(logits, 0.0))

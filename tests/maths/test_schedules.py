@@ -30,8 +30,8 @@ def schedules(draw: st.DrawFn) -> tuple[str, Schedule, int, int, int, float]:
         return name, schedule, warm_up, warm_up + plateau, total, final
     total = warm_up + falling
     shape = {"linear": linear, "cosine": cosine}[name]
-    whole = partial(shape, warm_up=warm_up, total=total, final=final)
-    return name, whole, warm_up, warm_up, total, final
+    full_schedule = partial(shape, warm_up=warm_up, total=total, final=final)
+    return name, full_schedule, warm_up, warm_up, total, final
 
 
 @FEW
@@ -69,5 +69,5 @@ def test_cosine_is_half_way_down_half_way_through() -> None:
 def test_published_cosine_with_warm_up_is_reproduced(shared_data: Path) -> None:
     file = shared_data / "reference-vectors" / "lr_schedule.json"
     expected = json.loads(file.read_text())["cosine_with_warmup"]["lrs_for_it_0_to_24"]
-    ours = [cosine(step, warm_up=7, total=21, final=0.1) for step in range(25)]
-    assert ours == pytest.approx(expected, rel=1e-12)
+    own_factors = [cosine(step, warm_up=7, total=21, final=0.1) for step in range(25)]
+    assert own_factors == pytest.approx(expected, rel=1e-12)

@@ -36,8 +36,8 @@ def test_weight_norm_is_that_of_torch() -> None:
     linear = parametrizations.weight_norm(nn.Linear(4, 3, dtype=torch.float64))
     stored = linear.parametrizations.weight
     gain, v = stored.original0.detach().numpy()[:, 0], stored.original1.detach().numpy()
-    ours = weight_norm(v, gain)
-    np.testing.assert_allclose(ours, linear.weight.detach().numpy(), rtol=1e-12)
+    own_weight = weight_norm(v, gain)
+    np.testing.assert_allclose(own_weight, linear.weight.detach().numpy(), rtol=1e-12)
 
 
 def svd(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -56,11 +56,11 @@ def test_power_iteration_finds_the_directions_of_the_largest_singular_value() ->
 
 def test_power_iteration_of_a_batch_is_that_of_each_matrix() -> None:
     w, u = RANDOM.normal(size=(2, 4, 6)), RANDOM.normal(size=(2, 4))
-    both = power_iteration(w, u, steps=3)
+    batched_vectors = power_iteration(w, u, steps=3)
     for index in range(2):
-        alone = power_iteration(w[index], u[index], steps=3)
-        np.testing.assert_allclose(both[0][index], alone[0], rtol=1e-12)
-        np.testing.assert_allclose(both[1][index], alone[1], rtol=1e-12)
+        single_vectors = power_iteration(w[index], u[index], steps=3)
+        np.testing.assert_allclose(batched_vectors[0][index], single_vectors[0], rtol=1e-12)
+        np.testing.assert_allclose(batched_vectors[1][index], single_vectors[1], rtol=1e-12)
 
 
 def test_no_step_is_refused() -> None:
@@ -74,8 +74,8 @@ def test_gradient_at_the_singular_directions_is_that_of_the_norm_itself() -> Non
     u, _, v = svd(w)
     tensor = torch.from_numpy(w).requires_grad_()
     (tensor / torch.linalg.matrix_norm(tensor, ord=2)).backward(torch.from_numpy(grad))
-    ours = spectral_norm_grad(w, u, v, grad)
-    np.testing.assert_allclose(ours, tensor.grad.numpy(), rtol=1e-9, atol=1e-12)
+    hand_gradient = spectral_norm_grad(w, u, v, grad)
+    np.testing.assert_allclose(hand_gradient, tensor.grad.numpy(), rtol=1e-9, atol=1e-12)
 
 
 def test_spectral_norm_is_that_of_torch() -> None:
@@ -85,6 +85,6 @@ def test_spectral_norm_is_that_of_torch() -> None:
     stored = linear.parametrizations.weight
     w = stored.original.detach().numpy()
     u = stored[0]._u.numpy().copy()
-    theirs = linear.weight.detach().numpy()  # in training: one more step of iteration first
+    torch_weight = linear.weight.detach().numpy()  # in training: one more step of iteration first
     u, v = stored[0]._u.numpy(), stored[0]._v.numpy()
-    np.testing.assert_allclose(spectral_norm(w, u, v), theirs, rtol=1e-12)
+    np.testing.assert_allclose(spectral_norm(w, u, v), torch_weight, rtol=1e-12)

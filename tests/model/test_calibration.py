@@ -22,17 +22,17 @@ def by_the_equations(matrix: torch.Tensor, moments: torch.Tensor) -> torch.Tenso
     """GPTQ column by column as it is written: H^-1 of the columns that are left, in float64."""
     w, h = matrix.double().clone(), moments.double()
     h = h + 0.01 * h.diagonal().mean() * torch.eye(len(h), dtype=h.dtype)
-    out = torch.zeros_like(w)
+    rounded = torch.zeros_like(w)
     for j in range(w.shape[1]):
         if j % 32 == 0:
             group = w[:, j : j + 32].float()
             scale = narrowed(group, "int4").scales.float().flatten()[: len(w)].double()
         inverse = torch.linalg.inv(h[j:, j:])
         steps = torch.where(scale == 0, 0, w[:, j] / scale).round().clamp(-8, 7)
-        out[:, j] = steps * scale
-        error = (w[:, j] - out[:, j]) / inverse[0, 0]
+        rounded[:, j] = steps * scale
+        error = (w[:, j] - rounded[:, j]) / inverse[0, 0]
         w[:, j:] -= error[:, None] * inverse[0]
-    return out.float()
+    return rounded.float()
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(5, 7), (17, 40), (16, 64)])
@@ -84,8 +84,8 @@ def test_a_calibrated_model_keeps_its_logits_better(described: config.Transforme
     narrow(plain, "int4")
     narrow(better, "int4", calibration=ids)
     assert better.narrow.keys() == plain.narrow.keys()
-    for name, kept in better.narrow.items():
-        assert torch.equal(kept.wide(), better.get_parameter(name))
+    for name, packed in better.narrow.items():
+        assert torch.equal(packed.wide(), better.get_parameter(name))
     with torch.no_grad():
         logits, coarse, fine = (model(ids) for model in (wide, plain, better))
     assert (fine - logits).norm() < (coarse - logits).norm()

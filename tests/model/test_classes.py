@@ -66,12 +66,12 @@ def beside(text: Tensor, before: int, behind: int) -> tuple[Tensor, Tensor]:
 def test_padding_on_any_side_and_neighbours_change_nothing(name: str) -> None:
     model = built(MODELS[name])
     with torch.no_grad():
-        alone = model.class_logits(IDS)
-        for before, behind in ((0, 4), (4, 0), (2, 3)):
-            ids, padding = beside(IDS, before, behind)
+        single_logits = model.class_logits(IDS)
+        for before, after in ((0, 4), (4, 0), (2, 3)):
+            ids, padding = beside(IDS, before, after)
             logits = model.class_logits(ids, padding=padding)
             assert logits.shape == (2, 3)
-            torch.testing.assert_close(logits[:1], alone, rtol=1e-9, atol=1e-9)
+            torch.testing.assert_close(logits[:1], single_logits, rtol=1e-9, atol=1e-9)
             assert (logits[1] - logits[0]).abs().max() > 1e-3
 
 
@@ -152,11 +152,11 @@ def test_the_body_starts_as_that_of_a_language_model_of_the_same_seed() -> None:
 
 
 def test_bias_is_there_where_it_is_asked_for() -> None:
-    with_bias, without = (
+    with_bias, without_bias = (
         assemble(replace(BASE, head=replace(HEAD, bias=bias)), seed=1).state_dict()
         for bias in (True, False)
     )
-    assert with_bias.keys() - without.keys() == {"classifier.bias"}
+    assert with_bias.keys() - without_bias.keys() == {"classifier.bias"}
 
 
 def test_what_needs_a_language_head_is_refused() -> None:

@@ -28,54 +28,54 @@ def test_a_share_of_p_is_zero_and_the_rest_is_divided_by_one_minus_p(
     p: float, dtype: torch.dtype
 ) -> None:
     torch.manual_seed(0)
-    given = torch.randn(SHAPE).abs().add(1).to(dtype)
-    found = dropout(given, p)
-    assert (found.shape, found.dtype) == (given.shape, given.dtype)
-    kept = found != 0
-    n = kept.numel()
-    assert abs(kept.float().mean().item() - (1 - p)) < 4 * (p * (1 - p) / n) ** 0.5
+    inputs = torch.randn(SHAPE).abs().add(1).to(dtype)
+    dropped = dropout(inputs, p)
+    assert (dropped.shape, dropped.dtype) == (inputs.shape, inputs.dtype)
+    is_kept = dropped != 0
+    n = is_kept.numel()
+    assert abs(is_kept.float().mean().item() - (1 - p)) < 4 * (p * (1 - p) / n) ** 0.5
     rounding = 1e-4 if dtype == torch.float32 else 2**-7
     torch.testing.assert_close(
-        found[kept].float(), given[kept].float() / (1 - p), rtol=rounding, atol=0
+        dropped[is_kept].float(), inputs[is_kept].float() / (1 - p), rtol=rounding, atol=0
     )
 
 
 def test_neighbours_are_drawn_independently() -> None:
     torch.manual_seed(0)
-    kept = (dropout(torch.ones(400_000), 0.5) != 0).view(-1, 4)
+    is_kept = (dropout(torch.ones(400_000), 0.5) != 0).view(-1, 4)
     # each of the sixteen patterns of four numbers that share 64 bits
-    patterns = (kept * torch.tensor([1, 2, 4, 8])).sum(1).bincount(minlength=16)
-    expected, n = 1 / 16, len(kept)
+    patterns = (is_kept * torch.tensor([1, 2, 4, 8])).sum(1).bincount(minlength=16)
+    expected, n = 1 / 16, len(is_kept)
     assert ((patterns / n - expected).abs() < 4 * (expected * (1 - expected) / n) ** 0.5).all()
 
 
 def test_the_gradient_is_dropped_where_the_number_was() -> None:
     torch.manual_seed(0)
-    given = torch.ones(SHAPE, requires_grad=True)
-    found = dropout(given, 0.25)
-    (gradient,) = torch.autograd.grad(found.sum(), given)
-    torch.testing.assert_close(gradient, found.detach(), rtol=0, atol=0)
+    inputs = torch.ones(SHAPE, requires_grad=True)
+    dropped = dropout(inputs, 0.25)
+    (gradient,) = torch.autograd.grad(dropped.sum(), inputs)
+    torch.testing.assert_close(gradient, dropped.detach(), rtol=0, atol=0)
 
 
 def test_draws_are_of_torchs_generator() -> None:
-    given = torch.ones(SHAPE)
+    inputs = torch.ones(SHAPE)
     torch.manual_seed(5)
-    first, second = dropout(given, 0.5), dropout(given, 0.5)
+    first, second = dropout(inputs, 0.5), dropout(inputs, 0.5)
     torch.manual_seed(5)
-    torch.testing.assert_close(dropout(given, 0.5), first, rtol=0, atol=0)
+    torch.testing.assert_close(dropout(inputs, 0.5), first, rtol=0, atol=0)
     assert (first != second).any()
 
 
 def test_nothing_and_all_may_be_dropped() -> None:
-    given = torch.randn(SHAPE)
-    assert dropout(given, 0.0) is given
-    assert (dropout(given, 1.0) == 0).all()
+    inputs = torch.randn(SHAPE)
+    assert dropout(inputs, 0.0) is inputs
+    assert (dropout(inputs, 1.0) == 0).all()
 
 
 def test_the_module_drops_in_training_alone() -> None:
-    given, module = torch.randn(SHAPE), Dropout(0.5)
-    assert (module(given) == 0).any()
-    assert module.eval()(given) is given
+    inputs, module = torch.randn(SHAPE), Dropout(0.5)
+    assert (module(inputs) == 0).any()
+    assert module.eval()(inputs) is inputs
 
 
 def _with_dropout(part: Any) -> Any:
@@ -84,11 +84,11 @@ def _with_dropout(part: Any) -> Any:
         return tuple(_with_dropout(item) for item in cast("tuple[Any, ...]", part))
     if not is_dataclass(part) or isinstance(part, type):
         return part
-    changed = {
+    changes = {
         field.name: 0.5 if "dropout" in field.name else _with_dropout(getattr(part, field.name))
         for field in fields(part)
     }
-    return replace(part, **changed)
+    return replace(part, **changes)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -105,13 +105,13 @@ def test_at_rest_a_model_that_trains_computes_as_in_evaluation(name: str) -> Non
     model.train()
     with_dropout = logits()
     rest_dropout(model)
-    at_rest = logits()
+    logits_at_rest = logits()
     assert model.training
-    assert (with_dropout != at_rest).any()
+    assert (with_dropout != logits_at_rest).any()
     for module in model.modules():  # norms with statistics of the batch stay as they train
         if not isinstance(module, BatchNorm):
             module.training = False
-    torch.testing.assert_close(at_rest, logits(), rtol=0, atol=0)
+    torch.testing.assert_close(logits_at_rest, logits(), rtol=0, atol=0)
     assert all(module.training for module in model.train().modules())
 
 
@@ -127,6 +127,6 @@ def test_at_rest_a_classifier_and_adapters_drop_nothing() -> None:
     model.train()
     with_dropout = model(ids)
     rest_dropout(model)
-    at_rest = model(ids)
-    torch.testing.assert_close(at_rest, model.eval()(ids), rtol=0, atol=0)
-    assert (with_dropout != at_rest).any()
+    logits_at_rest = model(ids)
+    torch.testing.assert_close(logits_at_rest, model.eval()(ids), rtol=0, atol=0)
+    assert (with_dropout != logits_at_rest).any()

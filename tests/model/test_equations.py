@@ -60,7 +60,7 @@ def test_gathering_and_its_gradient_are_those_of_the_equation(
     )
     sink = torch.tensor([0.3, -1.0, 2.0, 0.0], dtype=torch.float64) if sinks else None
     scale = 0.4
-    got = gather(q, KeysAndValues(k, v), Scoring(scale, cap, sink), NoPositions(), CAUSAL)
+    mixed = gather(q, KeysAndValues(k, v), Scoring(scale, cap, sink), NoPositions(), CAUSAL)
     repeated = [part.repeat_interleave(4 // kv_heads, dim=1) for part in (k, v)]
     expected = maths.attention(
         q * (scale * math.sqrt(D_HEAD)),
@@ -69,13 +69,13 @@ def test_gathering_and_its_gradient_are_those_of_the_equation(
         cap=cap,
         sink=sink,
     )
-    same(got, expected)
-    for one, other in zip(
-        torch.autograd.grad(got.square().sum(), (q, k, v)),
+    same(mixed, expected)
+    for gradient, expected_gradient in zip(
+        torch.autograd.grad(mixed.square().sum(), (q, k, v)),
         torch.autograd.grad(expected.square().sum(), (q, k, v)),
         strict=True,
     ):
-        same(one, other)
+        same(gradient, expected_gradient)
 
 
 @pytest.mark.parametrize("pairing", ["half_split", "interleaved"])
@@ -87,16 +87,18 @@ def test_rotary_turns_as_the_equation_does(pairing: str) -> None:
     x = drawn(2, 3, TIME, D_HEAD)
     positions = torch.arange(5, 5 + TIME, dtype=torch.float64)
     expected = maths.rotate(x, maths.angles_at(positions, frequencies), pairing=pairing)
-    got = rotary.rotate(x, View(start=5, causal=True))
-    torch.testing.assert_close(got, expected, rtol=0, atol=1e-6)  # its tables are float32
+    rotated = rotary.rotate(x, View(start=5, causal=True))
+    torch.testing.assert_close(rotated, expected, rtol=0, atol=1e-6)  # its tables are float32
 
 
 def test_alibi_adds_what_the_equation_says() -> None:
-    far = distances(3, TIME, CPU).double()
+    key_distances = distances(3, TIME, CPU).double()
     slopes = maths.alibi_slopes(torch.arange(6, dtype=torch.float64), n_heads=6)
     q, k = drawn(1, 6, TIME, D_HEAD), drawn(1, 6, 3 + TIME, D_HEAD)
-    got = ALiBi(n_heads=6).bias(q, k, View(start=3, causal=True), 1.0)
-    torch.testing.assert_close(got.double(), maths.alibi_bias(slopes, far), rtol=1e-6, atol=0)
+    bias = ALiBi(n_heads=6).bias(q, k, View(start=3, causal=True), 1.0)
+    torch.testing.assert_close(
+        bias.double(), maths.alibi_bias(slopes, key_distances), rtol=1e-6, atol=0
+    )
 
 
 @pytest.mark.parametrize("causal", [True, False])
@@ -104,9 +106,9 @@ def test_buckets_are_those_of_the_equation(causal: bool) -> None:
     numbers = {"n_buckets": 8, "max_distance": 12, "causal": causal}
     module = BucketedBias(context_length=40, n_heads=3, **numbers).double()
     q, k = drawn(1, 3, TIME, D_HEAD), drawn(1, 3, 20 + TIME, D_HEAD)
-    got = module.bias(q, k, View(start=20, causal=causal), 1.0)
+    bias = module.bias(q, k, View(start=20, causal=causal), 1.0)
     buckets = maths.distance_buckets(distances(20, TIME, CPU), **numbers)
-    same(got, module.table.weight[buckets].permute(2, 0, 1))
+    same(bias, module.table.weight[buckets].permute(2, 0, 1))
 
 
 def test_shaws_vectors_belong_to_clipped_distances() -> None:
@@ -139,11 +141,11 @@ def test_content_meets_distance_as_the_equation_says(
     ).double()
     q, k = drawn(2, 4, TIME, D_HEAD), drawn(2, 2, 3 + TIME, D_HEAD)
     bias = scheme.in_layer(layer).bias(q, k, View(start=3, causal=True), 0.3)
-    far = distances(3, TIME, CPU)
+    key_distances = distances(3, TIME, CPU)
     if max_distance is None:
-        rows = (4 - far).clamp(0, 7)
+        rows = (4 - key_distances).clamp(0, 7)
     else:
-        rows = maths.log_distance_rows(far, n_buckets=8, max_distance=max_distance)
+        rows = maths.log_distance_rows(key_distances, n_buckets=8, max_distance=max_distance)
     zeros = torch.zeros(8, D_HEAD, dtype=torch.float64)
     for head in range(4):
         keys = layer.position_keys(scheme.table.weight)[head // 2] if terms[0] else zeros
@@ -177,15 +179,15 @@ def test_norms_and_their_gradients_are_those_of_the_equations() -> None:
     ]
     weights = torch.randn(3, 5, 8, dtype=torch.float64)
     for module, expected in pairs:
-        got = module(x)
-        same(got, expected)
-        wanted = (x, *module.parameters())
-        for one, other in zip(
-            torch.autograd.grad((got * weights).sum(), wanted),
-            torch.autograd.grad((expected * weights).sum(), wanted),
+        normalised = module(x)
+        same(normalised, expected)
+        inputs = (x, *module.parameters())
+        for gradient, expected_gradient in zip(
+            torch.autograd.grad((normalised * weights).sum(), inputs),
+            torch.autograd.grad((expected * weights).sum(), inputs),
             strict=True,
         ):
-            same(one, other)
+            same(gradient, expected_gradient)
 
 
 def test_running_statistics_are_those_of_the_equation() -> None:

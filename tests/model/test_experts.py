@@ -76,8 +76,8 @@ def test_a_layer_is_the_weighted_sum_of_all_its_experts(name: str) -> None:
         torch.autograd.grad(y.square().sum(), [x, *layer.parameters()])
         for y in (layer(x), expected)
     ]
-    for ours, theirs in zip(*grads, strict=True):
-        torch.testing.assert_close(ours, theirs)
+    for layer_grad, sum_grad in zip(*grads, strict=True):
+        torch.testing.assert_close(layer_grad, sum_grad)
 
 
 @pytest.mark.parametrize("name", ["experts", "experts with weighted inputs"])
@@ -162,11 +162,11 @@ def test_a_bias_moves_by_its_rate_against_the_load_and_stays_where_the_gate_is_c
     for blocked in (1.0, 0.0):
         with balancing.recording():
             model(random_ids(4, 9))
-            chosen = layer.records[0].routing.is_chosen.sum(0)
+            load = layer.records[0].routing.is_chosen.sum(0)
             balancing.take_losses(1.0)
         before = layer.choice_bias.clone()
         balancing.step(torch.tensor(blocked))
-        expected = before + (1 - blocked) * 0.01 * (chosen.mean() - chosen).sign()
+        expected = before + (1 - blocked) * 0.01 * (load.mean() - load).sign()
         torch.testing.assert_close(layer.choice_bias, expected)
 
 

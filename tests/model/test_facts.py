@@ -74,11 +74,11 @@ MACHINERY = "torch.nn.utils"
 
 
 def models() -> dict[str, Transformer]:
-    more = {
+    extra_variants = {
         "batch norm": with_stack(norm=config.BatchNorm(eps=1e-5, momentum=0.1)),
         "instance norm": with_stack(norm=config.InstanceNorm(eps=1e-5)),
     }
-    built = {name: build(model) for name, model in (VARIANTS | more).items()}
+    built = {name: build(model) for name, model in (VARIANTS | extra_variants).items()}
     built["lora"] = build(BASE)
     lora = config.LoRA(rank=2, alpha=4.0, dropout=0.0, targets=("query", "up"))
     assemble_trained(built["lora"], lora, seed=1)
@@ -156,21 +156,23 @@ def test_attention_computes_what_it_states(model: Transformer) -> None:
     for place, block in enumerate(stack.blocks):
         layer, positions = block.attention, stack.positions.for_layer(place)
         facts = attention_facts(layer)
-        got = layer(x, positions, view, NoCache())
-        changed = x.clone()
-        changed[:, 0] += 1
-        moved = (layer(changed, positions, view, NoCache()) - got).abs().amax((0, 2)) > 1e-12
+        outputs = layer(x, positions, view, NoCache())
+        changed_input = x.clone()
+        changed_input[:, 0] += 1
+        is_changed = (layer(changed_input, positions, view, NoCache()) - outputs).abs().amax(
+            (0, 2)
+        ) > 1e-12
         if isinstance(facts, SoftmaxAttentionFacts):
             expected = softmax_by_facts(layer, facts, x, positions, view)
-            torch.testing.assert_close(got, expected, **EXACT)
-            assert moved.nonzero().max() < (facts.window or time)
+            torch.testing.assert_close(outputs, expected, **EXACT)
+            assert is_changed.nonzero().max() < (facts.window or time)
         elif isinstance(facts, LatentAttentionFacts):
             expected = latent_by_facts(layer, facts, x, stack.positions, view)
-            torch.testing.assert_close(got, expected, **EXACT)
+            torch.testing.assert_close(outputs, expected, **EXACT)
         else:
             assert isinstance(layer.n_heads, int)
             assert facts.n_heads == layer.n_heads
-            assert bool(moved[-1])
+            assert bool(is_changed[-1])
         if isinstance(facts, LinearAttentionFacts):
             assert (facts.d_head, facts.d_value) == (4, 4)
 
@@ -204,8 +206,8 @@ def softmax_by_facts(
     bias = positions.in_layer(layer).bias(q, k, view, facts.scale)
     scores = scores if bias is None else scores + bias
     time = x.shape[1]
-    far = torch.arange(time)[:, None] - torch.arange(time)
-    hidden = (far < 0) | (far >= (facts.window or time))
+    key_distances = torch.arange(time)[:, None] - torch.arange(time)
+    hidden = (key_distances < 0) | (key_distances >= (facts.window or time))
     scores = scores.masked_fill(hidden, -torch.inf)
     if facts.sinks is not None:
         sinks = layer.get_parameter(facts.sinks)[None, :, None, None].expand(*scores.shape[:3], 1)
@@ -289,17 +291,18 @@ def test_positions_act_where_they_state(model: Transformer) -> None:
         assert torch.equal(scheme.embed(x, view), x + rows)
         assert table[facts.table].requires_grad == facts.learned
     if isinstance(facts, RotaryFacts):
-        turned = scheme.rotate(q, view)
-        assert torch.equal(turned[..., facts.n_rotated :], q[..., facts.n_rotated :])
+        rotated = scheme.rotate(q, view)
+        assert torch.equal(rotated[..., facts.n_rotated :], q[..., facts.n_rotated :])
         pair = (0, facts.n_rotated // 2 if facts.pairing == "half_split" else 1)
-        lengths = [t[..., list(pair)].norm(dim=-1) for t in (q, turned)]
+        lengths = [t[..., list(pair)].norm(dim=-1) for t in (q, rotated)]
         torch.testing.assert_close(*lengths, rtol=1e-6, atol=1e-6)
     if isinstance(facts, DistanceBiasFacts):
-        again = scheme.bias(r, q, view, 2.0)
-        torch.testing.assert_close(again, (4.0 if facts.scaled else 1.0) * bias, **EXACT)
-        far = torch.arange(time)[:, None] - torch.arange(time)
+        bias_of_scaled = scheme.bias(r, q, view, 2.0)
+        torch.testing.assert_close(bias_of_scaled, (4.0 if facts.scaled else 1.0) * bias, **EXACT)
+        key_distances = torch.arange(time)[:, None] - torch.arange(time)
         by_distance = all(
-            bias[..., far == n].flatten(0, -2).std(-1).max() < 1e-9 for n in range(1, time - 1)
+            bias[..., key_distances == n].flatten(0, -2).std(-1).max() < 1e-9
+            for n in range(1, time - 1)
         )
         assert by_distance == (facts.by == "distance")
     if isinstance(facts, NoPositionFacts):

@@ -27,12 +27,12 @@ def test_value_and_gradient_are_those_of_the_equation(
     x = (4 * torch.randn(shape, generator=torch.Generator().manual_seed(0))).to(dtype)
     x.requires_grad_()
     wide = x.detach().double().requires_grad_()
-    arriving = torch.randn(shape, generator=torch.Generator().manual_seed(1)).to(dtype)
-    found, expected = ours(x), equation(wide)
-    assert "_Activation" in type(found.grad_fn).__name__
-    torch.testing.assert_close(found.double(), expected, rtol=close, atol=close)
-    (by_x,) = torch.autograd.grad(found, x, arriving)
-    (by_wide,) = torch.autograd.grad(expected, wide, arriving.double())
+    output_grad = torch.randn(shape, generator=torch.Generator().manual_seed(1)).to(dtype)
+    activated, expected = ours(x), equation(wide)
+    assert "_Activation" in type(activated.grad_fn).__name__
+    torch.testing.assert_close(activated.double(), expected, rtol=close, atol=close)
+    (by_x,) = torch.autograd.grad(activated, x, output_grad)
+    (by_wide,) = torch.autograd.grad(expected, wide, output_grad.double())
     torch.testing.assert_close(by_x.double(), by_wide, rtol=2 * close, atol=4 * close)
 
 
@@ -41,11 +41,11 @@ def test_value_and_gradient_are_those_of_the_equation(
 def test_a_model_that_is_only_asked_has_the_numbers_of_one_that_learns(ours, equation) -> None:
     x = 4 * torch.randn(1000, generator=torch.Generator().manual_seed(0))
     with torch.inference_mode():
-        asked = ours(x)
+        without_grad = ours(x)
     with native.allowed(False), torch.inference_mode():
         plain = ours(x)
-    assert torch.equal(asked, ours(x.requires_grad_()))
-    torch.testing.assert_close(asked, plain)
+    assert torch.equal(without_grad, ours(x.requires_grad_()))
+    torch.testing.assert_close(without_grad, plain)
 
 
 @needs_c
@@ -53,11 +53,11 @@ def test_a_model_that_is_only_asked_has_the_numbers_of_one_that_learns(ours, equ
 def test_extremes_are_those_of_torch(ours, equation) -> None:
     values = [0.0, -0.0, 1e-30, 60.0, -60.0, 1e4, -1e4, float("nan")]
     x = torch.tensor(values, requires_grad=True)
-    made = ours(x)
+    activated = ours(x)
     with native.allowed(False):
         assert "_Activation" not in type(ours(x).grad_fn).__name__
-        torch.testing.assert_close(made, ours(x), equal_nan=True)
-    (by_x,) = torch.autograd.grad(made.sum(), x)
+        torch.testing.assert_close(activated, ours(x), equal_nan=True)
+    (by_x,) = torch.autograd.grad(activated.sum(), x)
     assert by_x[:-1].isfinite().all()
     assert by_x[-1].isnan()
 
@@ -65,10 +65,10 @@ def test_extremes_are_those_of_torch(ours, equation) -> None:
 @needs_c
 def test_what_is_not_contiguous_is_read_right() -> None:
     x = torch.randn(6, 10, generator=torch.Generator().manual_seed(0)).requires_grad_()
-    made = gelu_tanh(x.t()[::2])
+    activated = gelu_tanh(x.t()[::2])
     with native.allowed(False):
         plain = gelu_tanh(x.t()[::2])
-    torch.testing.assert_close(made, plain)
-    arriving = torch.randn(6, 5).t()
-    ours = torch.autograd.grad(made, x, arriving)
-    torch.testing.assert_close(ours, torch.autograd.grad(plain, x, arriving))
+    torch.testing.assert_close(activated, plain)
+    output_grad = torch.randn(6, 5).t()
+    own_grads = torch.autograd.grad(activated, x, output_grad)
+    torch.testing.assert_close(own_grads, torch.autograd.grad(plain, x, output_grad))

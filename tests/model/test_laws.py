@@ -16,9 +16,9 @@ every_variant = pytest.mark.parametrize("name", VARIANTS)
 def test_causal_model_cannot_see_the_future(name: str) -> None:
     model = build(VARIANTS[name])
     ids = random_ids(2, 12)
-    changed = ids.clone()
-    changed[:, 7:] = (changed[:, 7:] + 5) % 23
-    before, after = model(ids), model(changed)
+    changed_ids = ids.clone()
+    changed_ids[:, 7:] = (changed_ids[:, 7:] + 5) % 23
+    before, after = model(ids), model(changed_ids)
     torch.testing.assert_close(before[:, :7], after[:, :7], rtol=0, atol=1e-12)
     assert (before[:, 7] - after[:, 7]).abs().max() > 1e-3
 
@@ -45,11 +45,11 @@ def test_batch_neighbours_change_nothing(name: str) -> None:
 def test_cache_on_equals_cache_off(name: str) -> None:
     model = build(VARIANTS[name])
     ids = random_ids(2, 12)
-    whole = model(ids)
+    uncached = model(ids)
     for cuts in ([1] * 12, [5, 1, 6], [12]):
         caches = model.new_caches()
         parts = [model(part, caches) for part in ids.split(cuts, dim=1)]
-        torch.testing.assert_close(torch.cat(parts, dim=1), whole, rtol=0, atol=1e-10)
+        torch.testing.assert_close(torch.cat(parts, dim=1), uncached, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize(("name", "time"), [("linear", 8), ("memory", 9)])
@@ -65,9 +65,9 @@ def test_padding_is_honoured_when_a_text_goes_on_from_a_cache(name: str, time: i
         model(padded[:, 6:7], caches, padding=padding[:, :7]),
         model(padded[:, 7:], caches, padding=padding),
     ]
-    together = torch.cat(parts, dim=1)[:, 4:]
+    joined = torch.cat(parts, dim=1)[:, 4:]
     # rotary positions are relative, so that standing four further changes nothing
-    torch.testing.assert_close(together, model(ids), rtol=0, atol=1e-6)
+    torch.testing.assert_close(joined, model(ids), rtol=0, atol=1e-6)
 
 
 @every_variant
@@ -81,21 +81,30 @@ def test_every_parameter_has_a_gradient(name: str) -> None:
 
 @every_variant
 def test_same_seed_same_weights(name: str) -> None:
-    one, two, other = (build(VARIANTS[name], seed=seed) for seed in (3, 3, 4))
-    pairs = list(zip(one.parameters(), two.parameters(), other.parameters(), strict=True))
+    first_model, second_model, other_model = (
+        build(VARIANTS[name], seed=seed) for seed in (3, 3, 4)
+    )
+    pairs = list(
+        zip(
+            first_model.parameters(),
+            second_model.parameters(),
+            other_model.parameters(),
+            strict=True,
+        )
+    )
     assert all(torch.equal(a, b) for a, b, _ in pairs)
     assert any(not torch.equal(a, c) for a, _, c in pairs)
 
 
 def test_what_the_process_drew_before_changes_no_weight_and_no_buffer() -> None:
     torch.manual_seed(1)
-    one = build(VARIANTS["spectral norm"], seed=3).state_dict()
+    first_state = build(VARIANTS["spectral norm"], seed=3).state_dict()
     torch.manual_seed(2)
     before = torch.get_rng_state()
-    two = build(VARIANTS["spectral norm"], seed=3).state_dict()
+    second_state = build(VARIANTS["spectral norm"], seed=3).state_dict()
     assert torch.equal(torch.get_rng_state(), before)
-    assert any(name.endswith("._u") for name in one)
-    assert all(torch.equal(tensor, two[name]) for name, tensor in one.items())
+    assert any(name.endswith("._u") for name in first_state)
+    assert all(torch.equal(tensor, second_state[name]) for name, tensor in first_state.items())
 
 
 def test_no_more_tokens_than_the_context_holds() -> None:

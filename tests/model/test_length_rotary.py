@@ -57,27 +57,27 @@ def test_padding_and_neighbours_change_nothing(name: str) -> None:
     model, ids = MODELS[name], random_ids(2, 12)
     padding = torch.ones(2, 12, dtype=torch.bool)
     padding[1, 6:] = False
-    together = model(ids, padding=padding)
-    torch.testing.assert_close(together[:1], model(ids[:1]), **EXACT)
-    torch.testing.assert_close(together[1:, :6], model(ids[1:, :6]), **EXACT)
+    batched = model(ids, padding=padding)
+    torch.testing.assert_close(batched[:1], model(ids[:1]), **EXACT)
+    torch.testing.assert_close(batched[1:, :6], model(ids[1:, :6]), **EXACT)
 
 
 @every_model
 def test_each_document_has_the_angles_of_its_own_length(name: str) -> None:
     model, ids = MODELS[name], random_ids(1, 14)
     documents = torch.tensor([[0] * 4 + [1] * 10])
-    together = model(ids, documents=documents)
-    torch.testing.assert_close(together[:, :4], model(ids[:, :4]), **EXACT)
-    torch.testing.assert_close(together[:, 4:], model(ids[:, 4:]), **EXACT)
+    packed = model(ids, documents=documents)
+    torch.testing.assert_close(packed[:, :4], model(ids[:, :4]), **EXACT)
+    torch.testing.assert_close(packed[:, 4:], model(ids[:, 4:]), **EXACT)
 
 
 @every_model
 def test_generation_reads_the_text_again_when_its_angles_change(name: str) -> None:
     model, ids = MODELS[name], random_ids(2, 20)
-    cached, whole = Reader(model), Reader(model, cached=False)
+    cached, uncached = Reader(model), Reader(model, cached=False)
     for length in range(4, 21):  # past the switch, and past the context
         text = ids[:, :length]
-        torch.testing.assert_close(cached.next_logits(text), whole.next_logits(text))
+        torch.testing.assert_close(cached.next_logits(text), uncached.next_logits(text))
 
 
 @every_model

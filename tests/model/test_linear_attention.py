@@ -65,8 +65,8 @@ def causal(start: int = 0, time: int = TIME) -> View:
 def test_chunks_of_any_size_give_the_numbers_of_the_equation(chunk: int) -> None:
     attention, x = layer(chunk), text()
     mixed = linear_attention(*features(attention, x), eps=EPS, causal=True)
-    ours = read(attention, x, causal())
-    torch.testing.assert_close(ours, projected(attention, mixed), rtol=1e-10, atol=1e-12)
+    own_result = read(attention, x, causal())
+    torch.testing.assert_close(own_result, projected(attention, mixed), rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("chunk", [1, 4, 64])
@@ -75,18 +75,18 @@ def test_recurrent_form_gives_the_same_numbers_token_by_token(chunk: int) -> Non
     q, k, v = features(attention, x)
     state, normaliser = q.new_zeros(2, HEADS, D_HEAD, D_HEAD), q.new_zeros(2, HEADS, D_HEAD)
     cache = KeyValueCache(context_length=TIME)
-    at_once = read(attention, x, causal())
+    in_parallel = read(attention, x, causal())
     for t in range(TIME):
         token = [part[:, :, t] for part in (q, k, v)]
         state, normaliser, o = linear_attention_step(state, normaliser, *token, eps=EPS)
-        ours = attention(x[:, t : t + 1], NoPositions(), causal(t, 1), cache)
+        token_output = attention(x[:, t : t + 1], NoPositions(), causal(t, 1), cache)
         cache.advance(1)
-        torch.testing.assert_close(ours, projected(attention, o[:, :, None]))
-        torch.testing.assert_close(ours, at_once[:, t : t + 1])
-    kept = cache.state()
-    assert kept is not None
-    torch.testing.assert_close(kept[0], state)
-    torch.testing.assert_close(kept[1][..., 0], normaliser)
+        torch.testing.assert_close(token_output, projected(attention, o[:, :, None]))
+        torch.testing.assert_close(token_output, in_parallel[:, t : t + 1])
+    cache_state = cache.state()
+    assert cache_state is not None
+    torch.testing.assert_close(cache_state[0], state)
+    torch.testing.assert_close(cache_state[1][..., 0], normaliser)
 
 
 def test_gradients_are_those_of_the_equation() -> None:
@@ -95,15 +95,15 @@ def test_gradients_are_those_of_the_equation() -> None:
     inputs = (x, *attention.parameters())
     mixed = linear_attention(*features(attention, x), eps=EPS, causal=True)
     expected = torch.autograd.grad((projected(attention, mixed) * towards).sum(), inputs)
-    ours = torch.autograd.grad((read(attention, x, causal()) * towards).sum(), inputs)
-    torch.testing.assert_close(ours, expected)
+    own_grads = torch.autograd.grad((read(attention, x, causal()) * towards).sum(), inputs)
+    torch.testing.assert_close(own_grads, expected)
 
 
 def test_an_encoder_reads_both_ways() -> None:
     attention, x = layer(), text()
     mixed = linear_attention(*features(attention, x), eps=EPS, causal=False)
-    ours = read(attention, x, look(TIME, x.device, causal=False))
-    torch.testing.assert_close(ours, projected(attention, mixed))
+    own_result = read(attention, x, look(TIME, x.device, causal=False))
+    torch.testing.assert_close(own_result, projected(attention, mixed))
 
 
 PADDING = torch.ones(2, TIME, dtype=torch.bool)
@@ -131,8 +131,8 @@ PLACES = [("decoder", what) for what in SEEN] + [
 def test_every_mask_shows_what_it_shows_to_all_pairs(direction: str, what: str, chunk: int) -> None:
     attention, x = layer(chunk), text()
     view = look(TIME, x.device, causal=direction == "decoder", **SEEN[what])
-    ours = read(attention, x, view)
-    torch.testing.assert_close(ours, by_scores(attention, x, view), rtol=1e-9, atol=1e-10)
+    own_result = read(attention, x, view)
+    torch.testing.assert_close(own_result, by_scores(attention, x, view), rtol=1e-9, atol=1e-10)
 
 
 def test_documents_and_prefix_at_once_are_refused() -> None:
@@ -148,10 +148,10 @@ def test_rotary_positions_turn_the_numerator_alone() -> None:
     )
     rotary = Rotary(context_length=TIME, frequencies=frequencies).double()
     q, k, v = features(attention, x)
-    turned = (rotary.rotate(q, causal()) @ rotary.rotate(k, causal()).mT).tril()
-    mixed = turned @ v / ((q @ k.mT).tril().sum(-1, keepdim=True) + EPS)
-    ours = attention(x, rotary, causal(), NoCache())
-    torch.testing.assert_close(ours, projected(attention, mixed))
+    rotated_scores = (rotary.rotate(q, causal()) @ rotary.rotate(k, causal()).mT).tril()
+    mixed = rotated_scores @ v / ((q @ k.mT).tril().sum(-1, keepdim=True) + EPS)
+    own_result = attention(x, rotary, causal(), NoCache())
+    torch.testing.assert_close(own_result, projected(attention, mixed))
 
 
 def test_the_state_does_not_grow_with_the_text() -> None:
@@ -169,9 +169,9 @@ def test_sums_are_wide_under_autocast() -> None:
     cache = KeyValueCache(context_length=TIME)
     with torch.autocast("cpu", torch.bfloat16):
         narrow = attention(x, NoPositions(), causal(), cache)
-    kept = cache.state()
-    assert kept is not None
-    assert {part.dtype for part in kept} == {torch.float32}
+    cache_state = cache.state()
+    assert cache_state is not None
+    assert {part.dtype for part in cache_state} == {torch.float32}
     torch.testing.assert_close(narrow.float(), read(attention, x, causal()), rtol=0.05, atol=0.05)
 
 
@@ -180,9 +180,9 @@ def test_an_encoder_of_linear_attention_can_be_assembled() -> None:
     decoder = with_stack(attention=kind)
     model = build(replace(decoder, encoder=decoder.decoder, decoder=None, head=config.NoHead()))
     ids = random_ids(1, 6)
-    changed = ids.clone()
-    changed[:, -1] += 1
-    before, after = model.hidden_states(ids), model.hidden_states(changed)
+    changed_ids = ids.clone()
+    changed_ids[:, -1] += 1
+    before, after = model.hidden_states(ids), model.hidden_states(changed_ids)
     assert (before[:, 0] - after[:, 0]).abs().max() > 1e-6
 
 
@@ -200,7 +200,9 @@ def test_positions_that_act_on_scores_are_refused_where_no_layer_has_any(
     kind = config.LinearAttention(n_heads=4, d_head=4, qkv_bias=False, out_bias=False, chunk=4)
     with pytest.raises(ConfigError, match=f"positions must not be {type(positions).__name__}"):
         with_stack(positions=positions, attention=kind)
-    beside = config.Alternating(layers=(kind, VARIANTS["alibi"].decoder.attention))
+    mixed_attention = config.Alternating(layers=(kind, VARIANTS["alibi"].decoder.attention))
     assert (
-        build(with_stack(positions=positions, attention=beside))(random_ids(1, 5)).isfinite().all()
+        build(with_stack(positions=positions, attention=mixed_attention))(random_ids(1, 5))
+        .isfinite()
+        .all()
     )

@@ -86,12 +86,14 @@ def test_gradients_are_those_of_the_equation() -> None:
     inputs = (q, k, v, *gates, start)
     towards = torch.randn(BATCH, HEADS, TIME, WIDTH, dtype=torch.float64)
     view = look(TIME, CPU, causal=True)
-    ours, _ = through_text(MemoryState.new(start), q, k, v, gates, view=view, chunk=4, fresh=start)
+    own_reads, _ = through_text(
+        MemoryState.new(start), q, k, v, gates, view=view, chunk=4, fresh=start
+    )
     memories, _ = memory_in_chunks(start, 0 * start, k, v, **options(gates), chunk=4)
-    theirs = (memories @ q[..., None])[..., 0]
+    expected_reads = (memories @ q[..., None])[..., 0]
     torch.testing.assert_close(
-        torch.autograd.grad((ours * towards).sum(), inputs),
-        torch.autograd.grad((theirs * towards).sum(), inputs),
+        torch.autograd.grad((own_reads * towards).sum(), inputs),
+        torch.autograd.grad((expected_reads * towards).sum(), inputs),
     )
 
 
@@ -102,16 +104,16 @@ def test_each_document_starts_with_a_fresh_memory(chunk: int) -> None:
     for row, pieces in enumerate(((5, 8), (1, 7, 5))):
         first = 0
         for length in pieces:
-            here = slice(first, first + length)
-            alone, _ = through_text(
+            document = slice(first, first + length)
+            single_reads, _ = through_text(
                 MemoryState.new(fresh()[row : row + 1]),
-                *(part[row : row + 1, :, here] for part in random_text()),
-                Gates(*(part[row : row + 1, :, here] for part in random_gates())),
+                *(part[row : row + 1, :, document] for part in random_text()),
+                Gates(*(part[row : row + 1, :, document] for part in random_gates())),
                 view=look(length, CPU, causal=True),
                 chunk=chunk,
                 fresh=fresh()[row : row + 1],
             )
-            torch.testing.assert_close(reads[row : row + 1, :, here], alone)
+            torch.testing.assert_close(reads[row : row + 1, :, document], single_reads)
             first += length
 
 
@@ -122,18 +124,18 @@ def test_padding_anywhere_is_as_if_it_were_not_there(chunk: int) -> None:
     real[1, 3:5] = real[1, 11:] = False
     reads, state = written(chunk, padding=real)
     for row in range(BATCH):
-        kept = real[row]
-        alone, after = through_text(
+        is_real = real[row]
+        single_reads, after = through_text(
             MemoryState.new(fresh()[row : row + 1]),
-            *(part[row : row + 1, :, kept] for part in random_text()),
-            Gates(*(part[row : row + 1, :, kept] for part in random_gates())),
-            view=look(int(kept.sum()), CPU, causal=True),
+            *(part[row : row + 1, :, is_real] for part in random_text()),
+            Gates(*(part[row : row + 1, :, is_real] for part in random_gates())),
+            view=look(int(is_real.sum()), CPU, causal=True),
             chunk=chunk,
             fresh=fresh()[row : row + 1],
         )
-        torch.testing.assert_close(reads[row : row + 1, :, kept], alone)
-        for ours, theirs in zip(state, after, strict=True):
-            torch.testing.assert_close(ours[row : row + 1], theirs)
+        torch.testing.assert_close(reads[row : row + 1, :, is_real], single_reads)
+        for batched_state, single_state in zip(state, after, strict=True):
+            torch.testing.assert_close(batched_state[row : row + 1], single_state)
 
 
 def test_the_memory_changes_at_inference_and_the_weights_do_not() -> None:
@@ -155,11 +157,11 @@ def one_layer(*, frozen: bool) -> Transformer:
 
 def test_frozen_nothing_beyond_the_window_is_seen() -> None:
     ids = random_ids(1, 12)
-    changed = ids.clone()
-    changed[:, :8] = (changed[:, :8] + 5) % 23
+    changed_ids = ids.clone()
+    changed_ids[:, :8] = (changed_ids[:, :8] + 5) % 23
     for frozen in (True, False):
         model = one_layer(frozen=frozen)
-        difference = (model(ids)[:, -1] - model(changed)[:, -1]).abs().max()
+        difference = (model(ids)[:, -1] - model(changed_ids)[:, -1]).abs().max()
         assert (difference < 1e-12) == frozen
 
 
@@ -212,9 +214,9 @@ def test_it_is_computed_wide_under_autocast_and_learns() -> None:
 def test_parameters_are_as_many_as_the_docstring_says() -> None:
     d_model, n_heads, d_head = 12, 3, 5
     layer = NeuralMemory(d_model=d_model, n_heads=n_heads, d_head=d_head, window=4, chunk=4)
-    said = 7 * d_model * n_heads * d_head + 4 * (d_model + 1) * n_heads
-    said += n_heads * d_head**2 + d_head
-    assert sum(p.numel() for p in layer.parameters()) == said
+    n_expected = 7 * d_model * n_heads * d_head + 4 * (d_model + 1) * n_heads
+    n_expected += n_heads * d_head**2 + d_head
+    assert sum(p.numel() for p in layer.parameters()) == n_expected
 
 
 def test_config_of_a_memory_is_checked() -> None:
@@ -233,11 +235,11 @@ def questions(generator: torch.Generator, rows: int = 32) -> tuple[Tensor, Tenso
     keys = torch.rand(rows, N_NAMES, generator=generator).argsort(1)[:, :N_PAIRS]
     values = torch.randint(N_NAMES, 2 * N_NAMES, (rows, N_PAIRS), generator=generator)
     order = torch.rand(rows, N_PAIRS, generator=generator).argsort(1)
-    told = torch.stack((keys, values), dim=2).flatten(1)
+    given_pairs = torch.stack((keys, values), dim=2).flatten(1)
     answers = values.gather(1, order)
-    asked = torch.stack((keys.gather(1, order), answers), dim=2).flatten(1)
+    asked_pairs = torch.stack((keys.gather(1, order), answers), dim=2).flatten(1)
     filler = torch.full((rows, GAP), 2 * N_NAMES)
-    return torch.cat((told, filler, asked), dim=1), answers
+    return torch.cat((given_pairs, filler, asked_pairs), dim=1), answers
 
 
 def answered(model: Transformer, ids: Tensor) -> Tensor:
@@ -252,7 +254,7 @@ def share_right(model: Transformer) -> float:
 
 def trained_to_recall(*, frozen: bool, seed: int, updates: int = 300) -> Transformer:
     attention = config.NeuralMemory(n_heads=2, d_head=16, window=8, chunk=8, frozen=frozen)
-    described = replace(
+    model_config = replace(
         with_stack(
             attention=attention,
             norm=config.RMSNorm(eps=1e-6),
@@ -265,7 +267,7 @@ def trained_to_recall(*, frozen: bool, seed: int, updates: int = 300) -> Transfo
             weights=config.Normal(std=0.15), embedding_std=0.5, outputs="zero"
         ),
     )
-    model = assemble(described, seed=seed)
+    model = assemble(model_config, seed=seed)
     optimiser = assemble_optimiser(
         config.Muon(
             learning_rate=0.02,
@@ -292,13 +294,13 @@ def trained_to_recall(*, frozen: bool, seed: int, updates: int = 300) -> Transfo
 def test_recall_beyond_the_window_beats_the_same_layer_frozen(seed: int) -> None:
     learning = trained_to_recall(frozen=False, seed=seed)
     frozen = trained_to_recall(frozen=True, seed=seed)
-    recalled, without = share_right(learning), share_right(frozen)
+    recalled, frozen_share = share_right(learning), share_right(frozen)
     # the same weights that recalled, now told not to learn while they read
     for block in learning.decoder.blocks:
         block.attention.frozen = True
     told_not_to = share_right(learning)
-    print(f"seed {seed}: {recalled:.3f}, trained frozen {without:.3f}, {told_not_to:.3f}")
+    print(f"seed {seed}: {recalled:.3f}, trained frozen {frozen_share:.3f}, {told_not_to:.3f}")
     assert recalled > 0.5
     # one of eight values is right by chance
-    assert without < 0.25
+    assert frozen_share < 0.25
     assert told_not_to < 0.25

@@ -49,12 +49,14 @@ def complaints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
         text=True,
         check=False,
     )
-    named: dict[str, set[str]] = {slot: set() for slot in SLOTS}
+    files_by_slot: dict[str, set[str]] = {slot: set() for slot in SLOTS}
     for diagnostic in json.loads(run.stdout)["generalDiagnostics"]:
         for slot in SLOTS:
             if f'"New{slot}Facts" is not assignable to type "Never"' in diagnostic["message"]:
-                named[slot].add(str(Path(diagnostic["file"]).relative_to(checkout.resolve())))
-    return named
+                files_by_slot[slot].add(
+                    str(Path(diagnostic["file"]).relative_to(checkout.resolve()))
+                )
+    return files_by_slot
 
 
 def add_kind(folder: Path, slot: str) -> None:

@@ -19,7 +19,7 @@ def gpt2() -> tuple[Any, Transformer]:
     """A tiny GPT-2 of `transformers`, and ours with its weights."""
     transformers = pytest.importorskip("transformers")
     torch.manual_seed(0)
-    theirs = transformers.GPT2LMHeadModel(
+    reference_model = transformers.GPT2LMHeadModel(
         transformers.GPT2Config(
             vocab_size=23, n_positions=16, n_embd=16, n_layer=2, n_head=4, n_inner=32,
             resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, initializer_range=0.3,
@@ -28,8 +28,10 @@ def gpt2() -> tuple[Any, Transformer]:
     attention = replace(BASE.decoder.attention, qkv_bias=True, out_bias=True)
     feed_forward = config.MLP(d_ff=32, activation="gelu_tanh", bias=True)
     stack = with_stack(positions=config.Learned(), attention=attention, feed_forward=feed_forward)
-    ours = assemble(replace(stack, embedding=config.Embedding(tied=True, scaled=False)), seed=0)
-    state = theirs.transformer.state_dict()
+    own_model = assemble(
+        replace(stack, embedding=config.Embedding(tied=True, scaled=False)), seed=0
+    )
+    state = reference_model.transformer.state_dict()
     renamed = {
         "token_embedding.weight": state["wte.weight"],
         "decoder.positions.embedding.weight": state["wpe.weight"],
@@ -54,22 +56,22 @@ def gpt2() -> tuple[Any, Transformer]:
         ):
             renamed[f"{b}{ours_name}.weight"] = state[f"{a}{theirs_name}.weight"].T
             renamed[f"{b}{ours_name}.bias"] = state[f"{a}{theirs_name}.bias"]
-    ours.load_state_dict(renamed)
-    return theirs, ours
+    own_model.load_state_dict(renamed)
+    return reference_model, own_model
 
 
 def llama() -> tuple[Any, Transformer]:
     """A tiny Llama with grouped queries, and ours with its weights."""
     transformers = pytest.importorskip("transformers")
     torch.manual_seed(0)
-    theirs = transformers.LlamaForCausalLM(
+    reference_model = transformers.LlamaForCausalLM(
         transformers.LlamaConfig(
             vocab_size=23, max_position_embeddings=16, hidden_size=16, num_hidden_layers=2,
             num_attention_heads=4, num_key_value_heads=2, head_dim=4, intermediate_size=24,
             rms_norm_eps=1e-5, initializer_range=0.3, tie_word_embeddings=False,
         )
     )  # fmt: skip
-    ours = assemble(
+    own_model = assemble(
         with_stack(
             attention=replace(BASE.decoder.attention, n_kv_heads=2),
             feed_forward=config.GatedMLP(d_ff=24, activation="silu", bias=False),
@@ -77,7 +79,7 @@ def llama() -> tuple[Any, Transformer]:
         ),
         seed=0,
     )
-    state = theirs.state_dict()
+    state = reference_model.state_dict()
     renamed = {
         "token_embedding.weight": state["model.embed_tokens.weight"],
         "decoder.final_norm.gain": state["model.norm.weight"],
@@ -97,25 +99,25 @@ def llama() -> tuple[Any, Transformer]:
     for layer in range(2):
         for name, ours_name in pairs.items():
             renamed[f"decoder.blocks.{layer}.{ours_name}"] = state[f"model.layers.{layer}.{name}"]
-    ours.load_state_dict(renamed)
-    return theirs, ours
+    own_model.load_state_dict(renamed)
+    return reference_model, own_model
 
 
 @pytest.mark.parametrize("family", [gpt2, llama])
 def test_logits_and_loss_gradients_equal(family: Any) -> None:
-    theirs, ours = family()
-    theirs, ours = theirs.double().eval(), ours.double().eval()
+    reference_model, own_model = family()
+    reference_model, own_model = reference_model.double().eval(), own_model.double().eval()
     ids = random_ids(3, 16)
-    reference = theirs(ids).logits
+    reference = reference_model(ids).logits
     # rotary tables and RMSNorm of the reference are float32 inside, whatever the weights
     tolerance = 1e-10 if family is gpt2 else 1e-5
-    torch.testing.assert_close(ours(ids), reference, rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(own_model(ids), reference, rtol=tolerance, atol=tolerance)
     weight = torch.randn_like(reference)
-    theirs.zero_grad()
+    reference_model.zero_grad()
     (reference * weight).mean().backward()
-    (ours(ids) * weight).mean().backward()
-    total = sum(p.grad.square().sum() for p in theirs.parameters())
-    ours_total = sum(p.grad.square().sum() for p in ours.parameters())
+    (own_model(ids) * weight).mean().backward()
+    total = sum(p.grad.square().sum() for p in reference_model.parameters())
+    ours_total = sum(p.grad.square().sum() for p in own_model.parameters())
     torch.testing.assert_close(ours_total, total, rtol=1e-5, atol=0)
 
 
@@ -123,11 +125,11 @@ def test_logits_and_loss_gradients_equal(family: Any) -> None:
 def test_greedy_text_equals(family: Any) -> None:
     from pellucid.generation import Sampling, continue_ids
 
-    theirs, ours = family()
-    theirs, ours = theirs.eval(), ours.eval()
+    reference_model, own_model = family()
+    reference_model, own_model = reference_model.eval(), own_model.eval()
     prompt = random_ids(1, 4)
-    reference = theirs.generate(
+    reference = reference_model.generate(
         prompt, max_new_tokens=10, do_sample=False, pad_token_id=0, eos_token_id=None
     )[0, 4:].tolist()
-    steps = continue_ids(ours, prompt.tolist(), Sampling(temperature=0.0))
+    steps = continue_ids(own_model, prompt.tolist(), Sampling(temperature=0.0))
     assert [next(steps)[0] for _ in range(10)] == reference

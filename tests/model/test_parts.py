@@ -31,10 +31,10 @@ def test_rms_norm_equals_torch_in_value_and_gradient() -> None:
     x = torch.randn(3, 5, 8, dtype=torch.float64, requires_grad=True)
     reference = F.rms_norm(x, (8,), norm.gain, 1e-6)
     towards = torch.randn_like(x)
-    ours = torch.autograd.grad((norm(x) * towards).sum(), (x, norm.gain))
-    theirs = torch.autograd.grad((reference * towards).sum(), (x, norm.gain))
+    own_grads = torch.autograd.grad((norm(x) * towards).sum(), (x, norm.gain))
+    torch_grads = torch.autograd.grad((reference * towards).sum(), (x, norm.gain))
     torch.testing.assert_close(norm(x), reference)
-    torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(own_grads, torch_grads)
 
 
 def test_rms_norm_of_bfloat16_is_computed_wide() -> None:
@@ -119,17 +119,17 @@ def test_attention_equals_the_equation(fused: bool, n_kv_heads: int) -> None:
     [(pre_norm, 3 + 10 * 6), (post_norm, 2 * (3 + 10 * 3)), (no_residual, 10 * 6)],
 )
 def test_residual_rules(rule, expected) -> None:  # type: ignore[no-untyped-def]
-    out = rule(torch.tensor(3.0), lambda x: 2 * x, lambda x: 10 * x)
-    assert out == expected
+    result = rule(torch.tensor(3.0), lambda x: 2 * x, lambda x: 10 * x)
+    assert result == expected
 
 
 def test_scaled_embeddings_are_multiplied_by_the_root_of_the_width() -> None:
     plain = build(VARIANTS["tied and scaled"])
     ids = random_ids(1, 4)
-    seen = []
-    plain.decoder.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
+    inputs_seen = []
+    plain.decoder.register_forward_pre_hook(lambda module, inputs: inputs_seen.append(inputs[0]))
     plain(ids)
-    torch.testing.assert_close(seen[0], plain.token_embedding(ids) * 4.0)
+    torch.testing.assert_close(inputs_seen[0], plain.token_embedding(ids) * 4.0)
 
 
 def test_tied_head_is_the_embedding() -> None:

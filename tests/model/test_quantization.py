@@ -17,31 +17,31 @@ from support.models import BASE, VARIANTS, build
 def test_int8_is_at_most_half_a_step_off(columns: int) -> None:
     matrix = torch.randn(5, columns)
     matrix[2] = 0
-    kept = narrowed(matrix, "int8")
-    assert kept.values.dtype == torch.int8
-    assert kept.scales is not None
-    assert kept.scales.shape == (5, -(-columns // 256))
-    step = kept.scales.repeat_interleave(256, dim=1)[:, :columns]
-    assert ((kept.wide() - matrix).abs() <= step * 0.5001).all()
-    assert (kept.wide()[2] == 0).all()
+    packed = narrowed(matrix, "int8")
+    assert packed.values.dtype == torch.int8
+    assert packed.scales is not None
+    assert packed.scales.shape == (5, -(-columns // 256))
+    step = packed.scales.repeat_interleave(256, dim=1)[:, :columns]
+    assert ((packed.wide() - matrix).abs() <= step * 0.5001).all()
+    assert (packed.wide()[2] == 0).all()
     # the largest of a block is said exactly, but for the last digit
-    assert torch.allclose(kept.wide().abs().amax(), matrix.abs().amax())
+    assert torch.allclose(packed.wide().abs().amax(), matrix.abs().amax())
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (5, 33), (16, 32), (40, 100)])
 def test_int4_errs_less_than_the_scale_of_the_largest_alone(shape: tuple[int, int]) -> None:
     matrix = torch.randn(shape)
     matrix[0] = 0
-    kept = narrowed(matrix, "int4")
-    assert kept.shape == shape
-    assert (kept.wide()[0] == 0).all()
-    assert torch.equal(kept.wide(torch.bfloat16), kept.wide().bfloat16())
-    assert torch.equal(kept.rows(torch.tensor([0, shape[0] - 1])), kept.wide()[[0, -1]])
+    packed = narrowed(matrix, "int4")
+    assert packed.shape == shape
+    assert (packed.wide()[0] == 0).all()
+    assert torch.equal(packed.wide(torch.bfloat16), packed.wide().bfloat16())
+    assert torch.equal(packed.rows(torch.tensor([0, shape[0] - 1])), packed.wide()[[0, -1]])
     groups = torch.nn.functional.pad(matrix, (0, -shape[1] % 32)).view(-1, 32)
-    most = groups.gather(1, groups.abs().argmax(dim=1, keepdim=True)) / -8
-    scale = most.bfloat16().float()
+    largest = groups.gather(1, groups.abs().argmax(dim=1, keepdim=True)) / -8
+    scale = largest.bfloat16().float()
     plain = (groups / scale).nan_to_num().round().clamp(-8, 7) * scale
-    assert (kept.wide() - matrix).norm() <= (plain - groups).norm() * 1.0001
+    assert (packed.wide() - matrix).norm() <= (plain - groups).norm() * 1.0001
 
 
 def test_numbers_that_4_bits_can_say_are_kept_exactly() -> None:
@@ -73,14 +73,20 @@ def test_matrices_are_rounded_in_place_and_nothing_else_is(weights: str, tied: b
     model = build(replace(BASE, embedding=config.Embedding(tied=tied, scaled=False)), double=False)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     narrow(model, weights)  # type: ignore[arg-type]
-    moved = {name for name, t in model.state_dict().items() if not torch.equal(t, before[name])}
+    changed_names = {
+        name for name, t in model.state_dict().items() if not torch.equal(t, before[name])
+    }
     layers = {f"{name}.weight" for name, m in model.named_modules() if type(m) is torch.nn.Linear}
-    assert moved == model.narrow.keys() == layers | ({"token_embedding.weight"} if tied else set())
-    for name, kept in model.narrow.items():
-        assert torch.equal(kept.wide(), model.get_parameter(name))
+    assert (
+        changed_names
+        == model.narrow.keys()
+        == layers | ({"token_embedding.weight"} if tied else set())
+    )
+    for name, packed in model.narrow.items():
+        assert torch.equal(packed.wide(), model.get_parameter(name))
         is_head = name in ("head.weight", "token_embedding.weight")
         kind = "int8" if weights == "int4" and is_head else weights
-        assert torch.equal(kept.wide(), narrowed(before[name], kind).wide())  # type: ignore[arg-type]
+        assert torch.equal(packed.wide(), narrowed(before[name], kind).wide())  # type: ignore[arg-type]
 
 
 def test_float32_changes_nothing_and_other_words_are_refused() -> None:

@@ -56,10 +56,10 @@ def after_two_updates(model: Any, recompute: Recompute) -> list[Tensor]:
 def test_gradients_buffers_and_random_numbers_are_equal_bit_for_bit(
     name: str, recompute: Recompute
 ) -> None:
-    ours = after_two_updates(build(ALL[name]), recompute)
-    theirs = after_two_updates(build(ALL[name]), "none")
-    assert len(ours) == len(theirs) > 10
-    assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
+    recomputed_numbers = after_two_updates(build(ALL[name]), recompute)
+    kept_numbers = after_two_updates(build(ALL[name]), "none")
+    assert len(recomputed_numbers) == len(kept_numbers) > 10
+    assert all(torch.equal(a, b) for a, b in zip(recomputed_numbers, kept_numbers, strict=True))
 
 
 @pytest.mark.nightly  # compiling three times takes a minute
@@ -79,27 +79,31 @@ def test_compiled_blocks_have_the_gradients_of_blocks_that_keep_everything() -> 
     eager.hidden_states(random_ids(4, 9)).pow(2).sum().backward()
     expected = [p.grad for p in eager.parameters() if p.grad is not None]
     largest = max(float(gradient.abs().max()) for gradient in expected)
-    for ours in gradients.values():
-        assert len(ours) == len(expected) > 10
-        for mine, other, theirs in zip(ours, gradients["none"], expected, strict=True):
-            assert torch.equal(mine, other)
-            assert float((mine - theirs).abs().max()) < 1e-5 * largest
+    for gradient_list in gradients.values():
+        assert len(gradient_list) == len(expected) > 10
+        for gradient, kept_gradient, plain_gradient in zip(
+            gradient_list, gradients["none"], expected, strict=True
+        ):
+            assert torch.equal(gradient, kept_gradient)
+            assert float((gradient - plain_gradient).abs().max()) < 1e-5 * largest
 
 
 @pytest.mark.parametrize("recompute", ["none", "selective", "full"])
 def test_a_forward_pass_keeps_what_is_counted(recompute: Recompute) -> None:
-    described = replace(find("nano").model, vocab_size=64, context_length=128)
-    model = assemble(described, seed=0).train()
+    model_config = replace(find("nano").model, vocab_size=64, context_length=128)
+    model = assemble(model_config, seed=0).train()
     recompute_by(model, recompute)
     ids = torch.zeros(2, 128, dtype=torch.int64)
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as measured:
         states = model.hidden_states(ids)
-    kept = sum(event.self_cpu_memory_usage for event in measured.key_averages())
-    counted, everything = (
-        activations(described, Pass(2, 128, 128), precision="float32", recompute=choice)[0].n_bytes
+    kept_bytes = sum(event.self_cpu_memory_usage for event in measured.key_averages())
+    counted_bytes, all_bytes = (
+        activations(model_config, Pass(2, 128, 128), precision="float32", recompute=choice)[
+            0
+        ].n_bytes
         for choice in (recompute, "none")
     )
-    assert kept == pytest.approx(counted, abs=0.02 * everything)
+    assert kept_bytes == pytest.approx(counted_bytes, abs=0.02 * all_bytes)
     assert states.requires_grad
 
 

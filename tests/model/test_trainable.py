@@ -90,15 +90,15 @@ def test_merged_says_the_same_and_unmerged_is_what_it_was(name: str) -> None:
     stir(model)
     before = {n: p.clone() for n, p in model.state_dict().items()}
     with torch.no_grad():
-        beside = answer(model)
+        with_adapters = answer(model)
         base = answer(frozen(MODELS[name]))
-        assert not torch.allclose(beside, base, atol=1e-3)
+        assert not torch.allclose(with_adapters, base, atol=1e-3)
         merge(model)
-        torch.testing.assert_close(answer(model), beside, rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(answer(model), with_adapters, rtol=1e-9, atol=1e-9)
         with without_adapters(model):
             assert torch.equal(answer(model), base)
         unmerge(model)
-        assert torch.equal(answer(model), beside)
+        assert torch.equal(answer(model), with_adapters)
     after = model.state_dict()
     assert before.keys() == after.keys()
     assert all(torch.equal(before[n], after[n]) for n in before)
@@ -119,22 +119,22 @@ def test_only_adapters_get_gradients(name: str) -> None:
     model = adapted(MODELS[name])
     stir(model)
     answer(model).square().sum().backward()
-    got = {n for n, p in model.named_parameters() if p.grad is not None}
-    wanted = {f"{n}.{m}" for n in adapters(model) for m in ("lora_down", "lora_up")}
-    assert trainable(model) == wanted
+    names_with_grad = {n for n, p in model.named_parameters() if p.grad is not None}
+    expected_names = {f"{n}.{m}" for n in adapters(model) for m in ("lora_down", "lora_up")}
+    assert trainable(model) == expected_names
     # a pooler has no part in the logits
-    assert got == {n for n in wanted if not n.startswith("pooler.")}
+    assert names_with_grad == {n for n in expected_names if not n.startswith("pooler.")}
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_layer_that_can_be_adapted_is_called(name: str) -> None:
     """An update beside a matrix that is only read would be passed by in silence."""
     model = adapted(MODELS[name])
-    called: set[int] = set()
+    called_ids: set[int] = set()
     for layer in adapters(model).values():
-        layer.register_forward_hook(lambda m, *_: called.add(id(m)))
+        layer.register_forward_hook(lambda m, *_: called_ids.add(id(m)))
     answer(model)
-    passed_by = {n for n, m in adapters(model).items() if id(m) not in called}
+    passed_by = {n for n, m in adapters(model).items() if id(m) not in called_ids}
     assert passed_by <= {"pooler"}
 
 
@@ -172,9 +172,9 @@ def test_update_is_the_formula_and_its_gradients_are_the_hand_derived_ones() -> 
     weight = layer.weight + 1.5 * layer.lora_up @ layer.lora_down
     torch.testing.assert_close(layer(x), x @ weight.T + layer.bias)
     # what a whole matrix would get is g^T x; each thin one sees it through the other
-    whole = g.T @ x
-    torch.testing.assert_close(layer.lora_up.grad, 1.5 * whole @ layer.lora_down.T)
-    torch.testing.assert_close(layer.lora_down.grad, 1.5 * layer.lora_up.T @ whole)
+    full_gradient = g.T @ x
+    torch.testing.assert_close(layer.lora_up.grad, 1.5 * full_gradient @ layer.lora_down.T)
+    torch.testing.assert_close(layer.lora_down.grad, 1.5 * layer.lora_up.T @ full_gradient)
 
 
 def test_first_step_of_a_fresh_adapter_goes_down_the_whole_gradient_projected() -> None:
@@ -184,15 +184,15 @@ def test_first_step_of_a_fresh_adapter_goes_down_the_whole_gradient_projected() 
     x, y = torch.randn(9, 5).double(), torch.randn(9, 4).double()
     (base(x) - y).square().sum().backward()
     assert base.weight.grad is not None
-    whole, before = base.weight.grad.clone(), base.weight.detach().clone()
+    full_gradient, before = base.weight.grad.clone(), base.weight.detach().clone()
     layer = LoRALinear(base, rank=2, alpha=2.0, dropout=0.0, seed=1)
     layer.weight.requires_grad_(False)
     (layer(x) - y).square().sum().backward()
     assert layer.lora_down.grad is not None
     assert not layer.lora_down.grad.any()
     torch.optim.SGD([layer.lora_up, layer.lora_down], lr=0.01).step()
-    moved = layer.folded() - before
-    torch.testing.assert_close(moved, -0.01 * whole @ layer.lora_down.T @ layer.lora_down)
+    change = layer.folded() - before
+    torch.testing.assert_close(change, -0.01 * full_gradient @ layer.lora_down.T @ layer.lora_down)
 
 
 def test_updates_of_full_rank_learn_what_a_whole_matrix_learns() -> None:
@@ -213,36 +213,36 @@ def test_down_starts_as_kaiming_uniform_and_depends_on_the_seed_alone() -> None:
     first = adapted(BASE)
     torch.manual_seed(123)
     state = torch.get_rng_state()
-    again = adapted(BASE)
+    adapted_again = adapted(BASE)
     assert torch.equal(torch.get_rng_state(), state)
     other = build(BASE)
     assemble_trained(other, EVERY, seed=5)
-    alone = build(BASE)
-    assemble_trained(alone, replace(EVERY, targets=("decoder.blocks.1.*.up",)), seed=4)
+    single_target = build(BASE)
+    assemble_trained(single_target, replace(EVERY, targets=("decoder.blocks.1.*.up",)), seed=4)
     for name, layer in adapters(first).items():
         bound = layer.in_features**-0.5
         assert 0.6 * bound < float(layer.lora_down.detach().abs().max()) <= bound
-        assert torch.equal(layer.lora_down, adapters(again)[name].lora_down)
+        assert torch.equal(layer.lora_down, adapters(adapted_again)[name].lora_down)
         assert not torch.equal(layer.lora_down, adapters(other)[name].lora_down)
     name = "decoder.blocks.1.feed_forward.up"
-    assert list(adapters(alone)) == [name]
-    assert torch.equal(adapters(alone)[name].lora_down, adapters(first)[name].lora_down)
+    assert list(adapters(single_target)) == [name]
+    assert torch.equal(adapters(single_target)[name].lora_down, adapters(first)[name].lora_down)
 
 
 def test_without_adapters_is_the_base_and_nests_and_survives_errors() -> None:
     base, model = frozen(BASE), adapted(BASE)
     stir(model)
     with torch.no_grad():
-        said, expected = answer(model), answer(base)
+        with_adapters, expected = answer(model), answer(base)
         with without_adapters(model):
             assert torch.equal(answer(model), expected)
             with without_adapters(model):
                 assert torch.equal(answer(model), expected)
             assert torch.equal(answer(model), expected)
-        assert torch.equal(answer(model), said)
+        assert torch.equal(answer(model), with_adapters)
         with pytest.raises(ZeroDivisionError), without_adapters(model):
             _ = 1 / 0
-        assert torch.equal(answer(model), said)
+        assert torch.equal(answer(model), with_adapters)
 
 
 def test_without_adapters_refuses_a_model_that_has_none() -> None:
@@ -256,11 +256,11 @@ def test_dropout_is_of_what_down_reads_and_only_in_training() -> None:
     x = torch.randn(3, 6)
     layer.train()
     torch.manual_seed(1)
-    got = layer(x)
+    outputs = layer(x)
     torch.manual_seed(1)
     dropped = dropout(x, 0.5)
     plain = nn.functional.linear(x, layer.weight, layer.bias)
-    torch.testing.assert_close(got, plain + dropped @ layer.lora_down.T @ layer.lora_up.T)
+    torch.testing.assert_close(outputs, plain + dropped @ layer.lora_down.T @ layer.lora_up.T)
     layer.eval()
     torch.testing.assert_close(layer(x), plain + x @ layer.lora_down.T @ layer.lora_up.T)
 
@@ -353,13 +353,13 @@ def test_compiled_blocks_follow_the_switch_and_the_merge() -> None:
     """
     tests = Path(__file__).parents[1]
     paths = os.pathsep.join((str(tests.parent / "src"), str(tests)))
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", script],
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": paths},
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
 
 
 @pytest.mark.parametrize(
@@ -376,8 +376,8 @@ def test_compiled_blocks_follow_the_switch_and_the_merge() -> None:
 def test_targets_are_ends_without_a_dot_and_whole_paths_with_one(target: str, found: int) -> None:
     model = build(PAIRS["t5"])
     assemble_trained(model, replace(EVERY, targets=(target,)), seed=0)
-    wanted = found + (2 if target == "query" else 0)
-    assert len(adapters(model)) == wanted, list(adapters(model))
+    n_expected = found + (2 if target == "query" else 0)
+    assert len(adapters(model)) == n_expected, list(adapters(model))
 
 
 @pytest.mark.parametrize(
@@ -480,10 +480,10 @@ def test_frozen_weights_do_not_move_and_take_no_memory() -> None:
                 loss.backward()
                 zero = torch.zeros(())
                 built.step(gate(built.gradients(), loss, clip_norm=None, blocked=zero), 1.0)
-            moved = {n for n, p in model.named_parameters() if not torch.equal(p, before[n])}
-            assert moved == trainable(model)
-            remembered = {name.split("::")[0] for name in built.state_tensors()}
-            assert remembered <= moved
+            moved_names = {n for n, p in model.named_parameters() if not torch.equal(p, before[n])}
+            assert moved_names == trainable(model)
+            names_in_memory = {name.split("::")[0] for name in built.state_tensors()}
+            assert names_in_memory <= moved_names
 
 
 def test_matrices_of_adapters_are_hidden_ones_and_decay() -> None:

@@ -38,7 +38,7 @@ def test_masks_compose_as_the_words_say(
     prefix = torch.randint(0, time + 1, (batch,)) if data.draw(st.booleans()) else None
     window = data.draw(st.none() | st.integers(1, time))
     view = look(time, CPU, causal=causal, padding=padding, documents=documents, prefix=prefix)
-    got = seen(view.in_window(window, time, CPU), time, batch)
+    mask = seen(view.in_window(window, time, CPU), time, batch)
     for row in range(batch):
         for query in range(time):
             for key in range(time):
@@ -51,7 +51,7 @@ def test_masks_compose_as_the_words_say(
                     allowed = allowed and bool(documents[row, key] == documents[row, query])
                 if window is not None:
                     allowed = allowed and abs(query - key) < window
-                assert bool(got[row, query, key]) == allowed
+                assert bool(mask[row, query, key]) == allowed
 
 
 def test_no_square_is_made_where_the_kernel_has_another_way() -> None:
@@ -59,9 +59,9 @@ def test_no_square_is_made_where_the_kernel_has_another_way() -> None:
     assert look(9, CPU, causal=True).mask is None
     assert look(9, CPU, causal=False).mask is None
     assert look(1, CPU, causal=True, start=8).mask is None
-    both_ways = look(9, CPU, causal=False, padding=padding).mask
-    assert both_ways is not None
-    assert both_ways.shape == (2, 1, 1, 9)
+    mask_of_padding = look(9, CPU, causal=False, padding=padding).mask
+    assert mask_of_padding is not None
+    assert mask_of_padding.shape == (2, 1, 1, 9)
     assert look(9, CPU, causal=True).in_window(9, 9, CPU).mask is None
 
 
@@ -85,10 +85,10 @@ def test_a_query_that_may_look_at_nothing_gathers_zero(name: str, dtype: torch.d
     x = torch.randn(2, 5, 16, dtype=dtype, requires_grad=True)
     padding = torch.tensor([[False] * 5, [True] * 5])
     view = look(5, CPU, causal=True, padding=padding)
-    out = attention(x, positions, view, NoCache())
-    nothing = attention.output(torch.zeros(5, 16, dtype=dtype))
-    torch.testing.assert_close(out[0], nothing, rtol=0, atol=0)
-    (grad,) = torch.autograd.grad(out.sum(), x)
+    outputs = attention(x, positions, view, NoCache())
+    zero_output = attention.output(torch.zeros(5, 16, dtype=dtype))
+    torch.testing.assert_close(outputs[0], zero_output, rtol=0, atol=0)
+    (grad,) = torch.autograd.grad(outputs.sum(), x)
     assert not grad[0].any()
     assert grad.isfinite().all()
     assert grad[1].any()

@@ -105,8 +105,8 @@ def test_its_gradient_is_that_of_the_reward_less_kl_everywhere(kl: str) -> None:
         policy = model.logits[:, 0].softmax(0)
         earned = maths.regularised_reward(policy, reference, reward, beta=BETA)
         (upwards,) = torch.autograd.grad(earned, [model.logits])
-        ours = expected_gradient(model, 3, kl, maths.rloo_advantages)
-        torch.testing.assert_close(ours, -upwards[0, 0])
+        own_gradient = expected_gradient(model, 3, kl, maths.rloo_advantages)
+        torch.testing.assert_close(own_gradient, -upwards[0, 0])
 
 
 def test_k3_as_a_loss_ends_elsewhere() -> None:
@@ -131,17 +131,20 @@ def test_k2_of_whole_answers_pulls_as_kl_between_answers_does() -> None:
     log_p = logits.log_softmax(-1)
     answers = [(first, second) for first in (0, 1) for second in (0, 1)]
 
-    def of(table: Tensor, answer: tuple[int, int]) -> Tensor:
+    def log_p_of_answer(table: Tensor, answer: tuple[int, int]) -> Tensor:
         first, second = answer
         return torch.stack([table[0, first], table[1 + first, second]])
 
     penalty = PolicyGradient(beta=1.0, kl="k2")._kl_penalty
     kl = expected = torch.zeros((), dtype=torch.float64)
     for answer in answers:
-        ours, theirs = of(log_p, answer), of(reference, answer)
-        probability = ours.sum().exp()
-        kl = kl + probability * (ours.sum() - theirs.sum())
-        expected = expected + probability.detach() * penalty((theirs - ours)[None])[0]
+        own_log_p, reference_log_p = (
+            log_p_of_answer(log_p, answer),
+            log_p_of_answer(reference, answer),
+        )
+        probability = own_log_p.sum().exp()
+        kl = kl + probability * (own_log_p.sum() - reference_log_p.sum())
+        expected = expected + probability.detach() * penalty((reference_log_p - own_log_p)[None])[0]
     torch.testing.assert_close(
         torch.autograd.grad(expected, [logits], retain_graph=True),
         torch.autograd.grad(kl, [logits]),

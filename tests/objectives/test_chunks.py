@@ -15,9 +15,9 @@ from pellucid.objectives import LazyLogits, in_chunks, token_entropy, token_log_
 
 @pytest.fixture(params=[1, 7, 1000], ids=lambda rows: f"chunks of {rows}")
 def chunk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    here = sys.modules["pellucid.counting.temporaries"]
-    monkeypatch.setattr(here, "_LEAST_ROWS", request.param)
-    monkeypatch.setattr(here, "_CHUNK_BYTES", 1)
+    temporaries = sys.modules["pellucid.counting.temporaries"]
+    monkeypatch.setattr(temporaries, "_LEAST_ROWS", request.param)
+    monkeypatch.setattr(temporaries, "_CHUNK_BYTES", 1)
     return request.param
 
 
@@ -44,14 +44,14 @@ def leaves(lazy: LazyLogits) -> list[Tensor]:
 def test_log_p_and_its_gradients_are_those_of_the_whole_softmax(chunk: int) -> None:
     lazy, targets = inputs()
     weights = torch.randn(30, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    ours = token_log_p(lazy, targets)
-    seen = targets != IGNORED
+    own_log_p = token_log_p(lazy, targets)
+    is_target = targets != IGNORED
     logits = plain(lazy)
-    theirs = maths.log_softmax(logits).gather(1, targets.clamp(min=0)[:, None])[:, 0]
-    torch.testing.assert_close(ours[seen], theirs[seen])
+    full_log_p = maths.log_softmax(logits).gather(1, targets.clamp(min=0)[:, None])[:, 0]
+    torch.testing.assert_close(own_log_p[is_target], full_log_p[is_target])
     torch.testing.assert_close(
-        torch.autograd.grad((ours * weights).sum(), leaves(lazy)),
-        torch.autograd.grad((theirs * weights * seen).sum(), leaves(lazy)),
+        torch.autograd.grad((own_log_p * weights).sum(), leaves(lazy)),
+        torch.autograd.grad((full_log_p * weights * is_target).sum(), leaves(lazy)),
     )
 
 
@@ -72,13 +72,13 @@ def test_logits_are_computed_again_and_not_kept() -> None:
         calls.append(tuple(logits.shape))
         return (logits.square().sum(-1),)
 
-    kept: list[int] = []
+    sizes: list[int] = []
     with torch.autograd.graph.saved_tensors_hooks(
-        lambda x: kept.append(x.numel()) or x, lambda x: x
+        lambda x: sizes.append(x.numel()) or x, lambda x: x
     ):
         (values,) = in_chunks(function, [lazy], targets)
     assert calls == [(30, 17)]
-    assert 30 * 17 not in kept
+    assert 30 * 17 not in sizes
     values.sum().backward()
     assert calls == [(30, 17)] * 2
 

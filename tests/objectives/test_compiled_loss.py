@@ -23,18 +23,18 @@ SETTINGS: dict[str, dict[str, Any]] = {
 def loss_and_gradients(
     *, dtype: torch.dtype, device: str = "cpu", rows: int = 30, **settings: Any
 ) -> tuple[torch.Tensor, ...]:
-    drawn = torch.Generator().manual_seed(0)
-    hidden, weight = torch.randn(rows, 8, generator=drawn), torch.randn(17, 8, generator=drawn)
-    leaves = [tensor.to(device, dtype).requires_grad_() for tensor in (hidden, weight)]
+    draws = torch.Generator().manual_seed(0)
+    hidden, weight = torch.randn(rows, 8, generator=draws), torch.randn(17, 8, generator=draws)
+    inputs = [tensor.to(device, dtype).requires_grad_() for tensor in (hidden, weight)]
     if settings.pop("bias", False):
-        leaves.append(torch.linspace(-1, 1, 17, device=device, dtype=dtype).requires_grad_())
-        settings["bias"] = leaves[2]
-    targets = torch.randint(17, (rows,), generator=drawn)
+        inputs.append(torch.linspace(-1, 1, 17, device=device, dtype=dtype).requires_grad_())
+        settings["bias"] = inputs[2]
+    targets = torch.randint(17, (rows,), generator=draws)
     targets[[2, 11]] = IGNORED
     result = linear_cross_entropy(
-        leaves[0], leaves[1], targets.to(device), divisor=rows - 2, **settings
+        inputs[0], inputs[1], targets.to(device), divisor=rows - 2, **settings
     )
-    return (*result, *torch.autograd.grad(result.loss * 3, leaves))
+    return (*result, *torch.autograd.grad(result.loss * 3, inputs))
 
 
 @pytest.fixture(autouse=True)
@@ -61,8 +61,8 @@ def test_numbers_are_those_of_the_loss_step_by_step(
     expected = loss_and_gradients(dtype=torch.float64, **settings)
     with compiling_loss(on=True):
         torch.testing.assert_close(loss_and_gradients(dtype=torch.float64, **settings), expected)
-    again = loss_and_gradients(dtype=torch.float64, **settings)
-    assert all(torch.equal(a, b) for a, b in zip(again, expected, strict=True))
+    second_result = loss_and_gradients(dtype=torch.float64, **settings)
+    assert all(torch.equal(a, b) for a, b in zip(second_result, expected, strict=True))
 
 
 @pytest.mark.nightly
@@ -91,11 +91,11 @@ def test_a_gpu_computes_the_same_compiled(settings: dict[str, Any]) -> None:
 
 
 def test_other_numbers_are_no_new_program() -> None:
-    seen: list[object] = []
+    graphs: list[object] = []
     torch._dynamo.reset()  # type: ignore[no-untyped-call]
 
     def count(graph: torch.fx.GraphModule, _: object) -> Any:
-        seen.append(graph)
+        graphs.append(graph)
         return graph.forward
 
     run = torch.compile(here.fused_errors, backend=count, fullgraph=True)
@@ -103,7 +103,7 @@ def test_other_numbers_are_no_new_program() -> None:
     for divisor in (3.0, 4.0, 7.0):
         numbers = map(torch.tensor, (divisor, 1 / divisor, divisor - 3))
         run(logits, targets, None, *numbers, None)
-    assert len(seen) == 1
+    assert len(graphs) == 1
 
 
 def test_on_a_gpu_all_of_a_batch_is_few_chunks() -> None:

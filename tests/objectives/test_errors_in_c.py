@@ -33,7 +33,7 @@ def asked(
     weight = torch.randn(331, 24, generator=generator).requires_grad_()
     targets = torch.randint(331, (37,), generator=generator)
     targets[[0, 5, 36]] = IGNORED
-    made = linear_cross_entropy(
+    result = linear_cross_entropy(
         hidden,
         weight,
         targets,
@@ -42,8 +42,8 @@ def asked(
         label_smoothing=label_smoothing,
         z_loss=z_loss,
     )
-    wanted = (hidden, weight) if bias is None else (hidden, weight, bias)
-    return made, torch.autograd.grad(made.loss, wanted)
+    inputs = (hidden, weight) if bias is None else (hidden, weight, bias)
+    return result, torch.autograd.grad(result.loss, inputs)
 
 
 @needs_c
@@ -63,7 +63,7 @@ def test_the_code_in_c_equals_that_in_torch(
     with_bias: bool,
 ) -> None:
     bias = torch.linspace(-1, 1, 331).requires_grad_() if with_bias else None
-    (ours, by_ours), (theirs, by_theirs) = (
+    (c_result, c_grads), (torch_result, torch_grads) = (
         asked(
             monkeypatch,
             native_code=native_code,
@@ -79,12 +79,12 @@ def test_the_code_in_c_equals_that_in_torch(
     tolerance = {"rtol": close, "atol": close * max(1.0, spread)}
     if dtype == torch.bfloat16 and with_bias:
         tolerance = {"rtol": 4 * close, "atol": 20 * close * max(1.0, spread)}
-    for got, expected in zip(ours[:3], theirs[:3], strict=True):
-        torch.testing.assert_close(got, expected, **tolerance)
-    for got, expected in zip(by_ours, by_theirs, strict=True):
-        difference = (got - expected).double().norm() / expected.double().norm()
+    for c_part, expected in zip(c_result[:3], torch_result[:3], strict=True):
+        torch.testing.assert_close(c_part, expected, **tolerance)
+    for c_part, expected in zip(c_grads, torch_grads, strict=True):
+        difference = (c_part - expected).double().norm() / expected.double().norm()
         assert difference < (0.05 if dtype == torch.bfloat16 else 1e-5)
-    assert not by_ours[0][[0, 5, 36]].any()
+    assert not c_grads[0][[0, 5, 36]].any()
 
 
 @needs_c
@@ -114,9 +114,9 @@ def test_small_errors_are_not_lost_in_bfloat16() -> None:
     """p - y of a target that is all but certain: 1 - p would round to 0."""
     hidden = torch.tensor([[8.0]], dtype=torch.bfloat16, requires_grad=True)
     weight = torch.tensor([[1.0], [0.0]])
-    made = linear_cross_entropy(hidden, weight, torch.tensor([0]), divisor=1)
-    (by_hidden,) = torch.autograd.grad(made.loss, hidden)
-    assert made.loss.item() == pytest.approx(math.log1p(math.exp(-8)), rel=1e-3)
+    result = linear_cross_entropy(hidden, weight, torch.tensor([0]), divisor=1)
+    (by_hidden,) = torch.autograd.grad(result.loss, hidden)
+    assert result.loss.item() == pytest.approx(math.log1p(math.exp(-8)), rel=1e-3)
     assert by_hidden.item() == pytest.approx(-1 / (1 + math.exp(8)), rel=1e-2)
 
 
@@ -126,20 +126,20 @@ def test_small_errors_are_not_lost_in_bfloat16() -> None:
 def test_what_is_not_finite_stays_so(dtype: torch.dtype, bad: float) -> None:
     hidden = torch.ones(3, 4, dtype=dtype)
     hidden[1, 2] = bad
-    made = linear_cross_entropy(hidden, torch.eye(4), torch.tensor([0, 1, 2]), divisor=3)
-    assert made.token_losses.isfinite().tolist() == [True, False, True]
-    assert not made.loss.isfinite()
+    result = linear_cross_entropy(hidden, torch.eye(4), torch.tensor([0, 1, 2]), divisor=3)
+    assert result.token_losses.isfinite().tolist() == [True, False, True]
+    assert not result.loss.isfinite()
 
 
 @needs_c
 def test_the_number_of_threads_changes_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
     before = torch.get_num_threads()
-    found = []
+    results = []
     try:
         for threads in (1, 2, 5):
             torch.set_num_threads(threads)
-            found.append(asked(monkeypatch, native_code=True, dtype=torch.bfloat16)[0])
+            results.append(asked(monkeypatch, native_code=True, dtype=torch.bfloat16)[0])
     finally:
         torch.set_num_threads(before)
-    for other in found[1:]:
-        assert all(torch.equal(a, b) for a, b in zip(found[0][1:], other[1:], strict=True))
+    for other in results[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(results[0][1:], other[1:], strict=True))

@@ -21,21 +21,21 @@ every_objective = pytest.mark.parametrize("name", CASES)
 def test_accumulated_is_one_large_batch_however_the_targets_fall(name: str) -> None:
     case = CASES[name]
     batch = case.batch()
-    whole = gradients(case, [batch])
+    large_batch = gradients(case, [batch])
     # the first part has other numbers of supervised tokens than the second
     parts = gradients(case, [batch.part(slice(0, 1)), batch.part(slice(1, 4))])
-    torch.testing.assert_close(parts, whole, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(parts, large_batch, rtol=1e-10, atol=1e-12)
 
 
 @every_objective
 def test_parts_of_the_loss_add_up_too(name: str) -> None:
     case = CASES[name]
     objective, model, batch = case.objective(), case.model(), case.batch()
-    whole = objective(model, batch).parts
+    all_parts = objective(model, batch).parts
     halves = [objective(model, batch.part(rows)).parts for rows in (slice(0, 1), slice(1, 4))]
-    assert "loss_nats" in whole
-    assert not any(part.requires_grad for part in whole.values())
-    torch.testing.assert_close({k: halves[0][k] + halves[1][k] for k in whole}, dict(whole))
+    assert "loss_nats" in all_parts
+    assert not any(part.requires_grad for part in all_parts.values())
+    torch.testing.assert_close({k: halves[0][k] + halves[1][k] for k in all_parts}, dict(all_parts))
 
 
 @every_objective
@@ -71,19 +71,19 @@ def test_positions_without_a_target_have_exactly_no_gradient(name: str) -> None:
     case.objective()(model, batch).total.backward()
     targets = [v for k, v in batch.named_tensors().items() if k.rpartition(".")[2] == "targets"]
     assert len(states) == len(targets)
-    for hidden, wanted in zip(states, targets, strict=True):
+    for hidden, row_targets in zip(states, targets, strict=True):
         assert hidden.grad is not None
-        assert (hidden.grad[wanted == IGNORED] == 0).all()
+        assert (hidden.grad[row_targets == IGNORED] == 0).all()
         if name not in ("hinge",):  # a pair whose margin is 1 has no gradient at all
-            assert (hidden.grad[wanted != IGNORED].abs().sum(-1) > 0).all()
+            assert (hidden.grad[row_targets != IGNORED].abs().sum(-1) > 0).all()
 
 
 def test_a_text_without_a_label_has_exactly_no_gradient() -> None:
     case = CASES["classes"]
     batch: Any = replace(case.batch(), labels=torch.tensor([0, IGNORED, 1, 2]), n_supervised=3)
-    alone = gradients(case, [batch.part(slice(1, 2))])
-    assert alone[0] == 0
-    assert all((grad == 0).all() for grad in alone[1])
+    single_result = gradients(case, [batch.part(slice(1, 2))])
+    assert single_result[0] == 0
+    assert all((grad == 0).all() for grad in single_result[1])
 
 
 @every_objective
@@ -92,12 +92,12 @@ def test_bfloat16_products_give_nearly_the_same(name: str) -> None:
     model, batch = case.model().float(), in_float32(case.batch())
     objective = case.objective()
     for other in ("teacher", "reference"):
-        made = getattr(objective, other, None)
-        if other == "teacher" and made is not None:
-            made.float()
-        if other == "reference" and made is not None:
-            with made(model) as kept:
-                kept.float()
+        other_model = getattr(objective, other, None)
+        if other == "teacher" and other_model is not None:
+            other_model.float()
+        if other == "reference" and other_model is not None:
+            with other_model(model) as open_model:
+                open_model.float()
     with torch.no_grad():
         wide = objective(model, batch)
     with torch.autocast("cpu", torch.bfloat16):
@@ -120,8 +120,8 @@ def test_one_packed_row_is_the_sum_of_its_examples_alone(variant: str) -> None:
         for a, b in ((0, 5), (5, 9), (9, 12))
     ]
     case = Case(NextToken, lambda: build(VARIANTS[variant]), lambda: batch)
-    together, apart = gradients(case, [batch]), gradients(case, examples)
-    torch.testing.assert_close(together, apart, rtol=1e-10, atol=1e-12)
+    packed_result, single_results = gradients(case, [batch]), gradients(case, examples)
+    torch.testing.assert_close(packed_result, single_results, rtol=1e-10, atol=1e-12)
 
 
 def test_yes_or_no_is_a_mean_over_classes_and_one_is_over_texts() -> None:

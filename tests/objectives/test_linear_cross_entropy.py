@@ -18,9 +18,9 @@ from support.objectives import token_batch
 def chunk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     import sys
 
-    here = sys.modules["pellucid.counting.temporaries"]
-    monkeypatch.setattr(here, "_LEAST_ROWS", request.param)
-    monkeypatch.setattr(here, "_CHUNK_BYTES", 1)
+    temporaries = sys.modules["pellucid.counting.temporaries"]
+    monkeypatch.setattr(temporaries, "_LEAST_ROWS", request.param)
+    monkeypatch.setattr(temporaries, "_CHUNK_BYTES", 1)
     return request.param
 
 
@@ -42,20 +42,20 @@ def test_value_and_gradient_equal_the_equation(
     result = linear_cross_entropy(
         hidden, weight, targets, divisor=28, label_smoothing=label_smoothing, z_loss=z_loss
     )
-    seen = targets != IGNORED
-    logits = (hidden @ weight.T)[seen]
+    is_target = targets != IGNORED
+    logits = (hidden @ weight.T)[is_target]
     equation = maths.cross_entropy(
-        logits, targets[seen], label_smoothing=label_smoothing, z_loss=z_loss
+        logits, targets[is_target], label_smoothing=label_smoothing, z_loss=z_loss
     )
     plain = equation.sum() / 28
     torch.testing.assert_close(result.loss, plain)
     torch.testing.assert_close(
-        result.token_losses[seen], maths.cross_entropy(logits, targets[seen])
+        result.token_losses[is_target], maths.cross_entropy(logits, targets[is_target])
     )
-    torch.testing.assert_close(result.log_z[seen], logits.logsumexp(-1))
-    ours = torch.autograd.grad(result.loss * 3, (hidden, weight))
-    theirs = torch.autograd.grad(plain * 3, (hidden, weight))
-    torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(result.log_z[is_target], logits.logsumexp(-1))
+    own_grads = torch.autograd.grad(result.loss * 3, (hidden, weight))
+    expected_grads = torch.autograd.grad(plain * 3, (hidden, weight))
+    torch.testing.assert_close(own_grads, expected_grads)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
@@ -66,17 +66,20 @@ def test_bias_and_soft_cap_are_in_the_loss_and_in_every_gradient(
 ) -> None:
     hidden, weight, targets = inputs(dtype)
     bias = torch.linspace(-1, 1, 17, dtype=dtype).requires_grad_()
-    ours = linear_cross_entropy(
+    own_loss = linear_cross_entropy(
         hidden, weight, targets, divisor=28, bias=bias, soft_cap=soft_cap, z_loss=0.1
     ).loss
     logits = hidden @ weight.T + bias
     logits = logits if soft_cap is None else soft_cap * torch.tanh(logits / soft_cap)
-    seen = targets != IGNORED
-    theirs = maths.cross_entropy(logits[seen], targets[seen], z_loss=0.1).sum() / 28
-    torch.testing.assert_close(ours, theirs)
-    leaves = (hidden, weight, bias)
+    is_target = targets != IGNORED
+    expected_loss = (
+        maths.cross_entropy(logits[is_target], targets[is_target], z_loss=0.1).sum() / 28
+    )
+    torch.testing.assert_close(own_loss, expected_loss)
+    tensors = (hidden, weight, bias)
     torch.testing.assert_close(
-        torch.autograd.grad(ours * scale, leaves), torch.autograd.grad(theirs * scale, leaves)
+        torch.autograd.grad(own_loss * scale, tensors),
+        torch.autograd.grad(expected_loss * scale, tensors),
     )
 
 
@@ -98,9 +101,9 @@ def test_a_chunk_has_as_many_rows_as_its_logits_may_take_bytes(
 ) -> None:
     import sys
 
-    here = sys.modules["pellucid.counting.temporaries"]
-    monkeypatch.setattr(here, "_LEAST_ROWS", 1)
-    monkeypatch.setattr(here, "_CHUNK_BYTES", 5 * 17 * 4)
+    temporaries = sys.modules["pellucid.counting.temporaries"]
+    monkeypatch.setattr(temporaries, "_LEAST_ROWS", 1)
+    monkeypatch.setattr(temporaries, "_CHUNK_BYTES", 5 * 17 * 4)
     sizes: list[int] = []
 
     def count(logits: torch.Tensor) -> tuple[torch.Tensor]:
@@ -124,17 +127,19 @@ def test_a_gpu_takes_few_large_chunks() -> None:
 def test_a_models_own_head_has_its_bias_and_its_soft_cap() -> None:
     for variant in ("busy head", "rotary"):
         model, batch = build(VARIANTS[variant]), token_batch()
-        ours = head_cross_entropy(model, batch, divisor=4)
-        seen = batch.targets != IGNORED
-        theirs = maths.cross_entropy(model(batch.ids)[seen], batch.targets[seen]).sum() / 4
-        torch.testing.assert_close(ours.loss, theirs)
+        own_loss = head_cross_entropy(model, batch, divisor=4)
+        is_target = batch.targets != IGNORED
+        expected_loss = (
+            maths.cross_entropy(model(batch.ids)[is_target], batch.targets[is_target]).sum() / 4
+        )
+        torch.testing.assert_close(own_loss.loss, expected_loss)
 
 
 def test_equals_torch_with_its_own_smoothing_and_ignored_positions() -> None:
     hidden, weight, targets = inputs()
-    ours = linear_cross_entropy(hidden, weight, targets, divisor=28, label_smoothing=0.2).loss
-    theirs = F.cross_entropy(hidden @ weight.T, targets, label_smoothing=0.2)
-    torch.testing.assert_close(ours, theirs)
+    own_loss = linear_cross_entropy(hidden, weight, targets, divisor=28, label_smoothing=0.2).loss
+    torch_loss = F.cross_entropy(hidden @ weight.T, targets, label_smoothing=0.2)
+    torch.testing.assert_close(own_loss, torch_loss)
 
 
 def test_ignored_positions_have_exactly_no_gradient(chunk: int) -> None:

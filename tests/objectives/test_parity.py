@@ -59,7 +59,7 @@ def theirs(name: str) -> Any:
 def trl_preference(kind: str, *, beta: float, smoothing: float, log_ps: list[Tensor]) -> Tensor:
     """What trl's trainer makes of log P of answers, each handed to it as one token."""
     trainer = theirs("trl.trainer.dpo_trainer").DPOTrainer
-    chosen, rejected, kept_chosen, kept_rejected = log_ps
+    chosen, rejected, reference_chosen, reference_rejected = log_ps
     rows = 2 * len(chosen)
     outputs = SimpleNamespace(
         log_probs=torch.cat([chosen, rejected])[:, None],
@@ -67,7 +67,7 @@ def trl_preference(kind: str, *, beta: float, smoothing: float, log_ps: list[Ten
         mean_logits=torch.zeros(rows, 1),
         is_top1=torch.zeros(rows, 1, dtype=torch.bool),
     )
-    own = SimpleNamespace(
+    stand_in = SimpleNamespace(
         model=SimpleNamespace(training=False),
         accelerator=SimpleNamespace(
             device="cpu", gather=lambda x: x, gather_for_metrics=lambda x: x
@@ -87,10 +87,10 @@ def trl_preference(kind: str, *, beta: float, smoothing: float, log_ps: list[Ten
     inputs = {
         "input_ids": torch.zeros(rows, 2, dtype=torch.int64),
         "completion_mask": torch.tensor([[0, 1]] * rows),
-        "ref_chosen_logps": kept_chosen,
-        "ref_rejected_logps": kept_rejected,
+        "ref_chosen_logps": reference_chosen,
+        "ref_rejected_logps": reference_rejected,
     }
-    return trainer._compute_loss(own, lambda **given: outputs, inputs, False)
+    return trainer._compute_loss(stand_in, lambda **given: outputs, inputs, False)
 
 
 @pytest.mark.parametrize(
@@ -101,11 +101,11 @@ def test_preference_is_that_of_trl(kind: Any, smoothing: float, name: str) -> No
     # trl's "sigmoid" takes no smoothing; "aot" of a single pair is the smoothed loss
     model, other, batch = decoder(), decoder(2), preference_batch()
     batch = replace(batch.part(slice(0, 1)), n_supervised=1) if smoothing else batch
-    ours = DPO(frozen_reference(other), beta=0.05, loss=kind, label_smoothing=smoothing)
+    objective = DPO(frozen_reference(other), beta=0.05, loss=kind, label_smoothing=smoothing)
     pairs = (batch.chosen, batch.rejected)
-    log_ps = [answer_log_p(m, each) for m in (model, other) for each in pairs]
-    wanted = trl_preference(name, beta=0.05, smoothing=smoothing, log_ps=log_ps)
-    torch.testing.assert_close(ours(model, batch).total, wanted)
+    log_ps = [answer_log_p(m, tokens) for m in (model, other) for tokens in pairs]
+    trl_loss = trl_preference(name, beta=0.05, smoothing=smoothing, log_ps=log_ps)
+    torch.testing.assert_close(objective(model, batch).total, trl_loss)
 
 
 @pytest.mark.parametrize(
@@ -114,35 +114,37 @@ def test_preference_is_that_of_trl(kind: Any, smoothing: float, name: str) -> No
 def test_distillation_is_that_of_trl(divergence: Any, beta: float) -> None:
     trainer = theirs("trl.experimental.gkd").GKDTrainer
     model, teacher, batch = decoder(), decoder(3), token_batch()
-    ours = Distillation(teacher, divergence=divergence, temperature=2.0, hard_weight=0.0)
-    wanted = trainer.generalized_jsd_loss(
+    objective = Distillation(teacher, divergence=divergence, temperature=2.0, hard_weight=0.0)
+    trl_loss = trainer.generalized_jsd_loss(
         model(batch.ids), teacher(batch.ids), labels=batch.targets, beta=beta, temperature=2.0
     )
-    loss = ours(model, batch)
-    torch.testing.assert_close(loss.parts["divergence"], wanted.detach())
+    loss = objective(model, batch)
+    torch.testing.assert_close(loss.parts["divergence"], trl_loss.detach())
     # trl leaves T^2 out
-    torch.testing.assert_close(loss.total, 4 * wanted)
+    torch.testing.assert_close(loss.total, 4 * trl_loss)
     weights = list(model.parameters())
     torch.testing.assert_close(
         torch.autograd.grad(loss.total, weights, materialize_grads=True),
-        torch.autograd.grad(4 * wanted, weights, materialize_grads=True),
+        torch.autograd.grad(4 * trl_loss, weights, materialize_grads=True),
     )
 
 
 def test_the_spread_that_grpo_divides_by_is_that_of_trl() -> None:
     nanstd = theirs("trl.trainer.utils").nanstd
     rewards = torch.randn(3, 5, generator=torch.Generator().manual_seed(0))
-    wanted = (rewards - rewards.mean(1, keepdim=True)) / (nanstd(rewards, dim=1)[:, None] + 1e-4)
-    torch.testing.assert_close(maths.grpo_advantages(rewards, eps=1e-4), wanted)
+    trl_advantages = (rewards - rewards.mean(1, keepdim=True)) / (
+        nanstd(rewards, dim=1)[:, None] + 1e-4
+    )
+    torch.testing.assert_close(maths.grpo_advantages(rewards, eps=1e-4), trl_advantages)
 
 
 def test_log_p_of_tokens_is_that_of_trl() -> None:
     selective = theirs("trl.trainer.utils").selective_log_softmax
     model, batch = decoder(), token_batch()
-    ours = row_log_p(model, model.hidden_states(batch.ids), batch.targets)
-    seen = batch.targets != IGNORED
-    wanted = selective(model(batch.ids), batch.targets.clamp(min=0))
-    torch.testing.assert_close(ours[seen], wanted[seen])
+    own_log_p = row_log_p(model, model.hidden_states(batch.ids), batch.targets)
+    is_target = batch.targets != IGNORED
+    trl_log_p = selective(model(batch.ids), batch.targets.clamp(min=0))
+    torch.testing.assert_close(own_log_p[is_target], trl_log_p[is_target])
 
 
 # --- transformers
@@ -168,13 +170,15 @@ def test_token_losses_are_those_of_transformers(name: str) -> None:
     if name == "ForMaskedLM":
         model, batch = build(ENCODERS["bert"], double=False), padded_batch()
         logits = model(batch.ids, padding=batch.padding)
-        ours = MLM()(model, batch).total
-        wanted = of_logits(logits, batch.targets, vocab_size=23)
+        own_loss = MLM()(model, batch).total
+        reference_loss = of_logits(logits, batch.targets, vocab_size=23)
     else:
         model, batch = build(VARIANTS["rotary"], double=False), token_batch()
-        ours = NextToken()(model, batch).total
-        wanted = of_logits(model(batch.ids), None, vocab_size=23, shift_labels=batch.targets)
-    torch.testing.assert_close(ours, wanted)
+        own_loss = NextToken()(model, batch).total
+        reference_loss = of_logits(
+            model(batch.ids), None, vocab_size=23, shift_labels=batch.targets
+        )
+    torch.testing.assert_close(own_loss, reference_loss)
 
 
 # --- torch
@@ -185,36 +189,39 @@ def test_classification_is_that_of_torch() -> None:
     batch = label_batch(SINGLE)
     logits = model.class_logits(batch.ids, padding=batch.padding)
     for smoothing in (0.0, 0.1):
-        ours = Classification(label_smoothing=smoothing)(model, batch).total
+        own_loss = Classification(label_smoothing=smoothing)(model, batch).total
         torch.testing.assert_close(
-            ours, torch.nn.CrossEntropyLoss(label_smoothing=smoothing)(logits, SINGLE)
+            own_loss, torch.nn.CrossEntropyLoss(label_smoothing=smoothing)(logits, SINGLE)
         )
         equation = maths.cross_entropy(logits, SINGLE, label_smoothing=smoothing).mean()
-        torch.testing.assert_close(ours, equation)
-    ours = Classification(multi_label=True)(model, label_batch(MULTIPLE)).total
-    torch.testing.assert_close(ours, torch.nn.BCEWithLogitsLoss()(logits, MULTIPLE.double()))
+        torch.testing.assert_close(own_loss, equation)
+    own_loss = Classification(multi_label=True)(model, label_batch(MULTIPLE)).total
+    torch.testing.assert_close(own_loss, torch.nn.BCEWithLogitsLoss()(logits, MULTIPLE.double()))
     equation = maths.binary_cross_entropy_from_logits(logits, MULTIPLE.double()).mean()
-    torch.testing.assert_close(ours, equation)
+    torch.testing.assert_close(own_loss, equation)
 
 
 def test_forward_and_reverse_are_those_of_torch() -> None:
     model, teacher, batch = decoder(), decoder(3), token_batch()
-    seen = batch.targets != IGNORED
-    ours, kept = (m(batch.ids)[seen].log_softmax(-1).detach() for m in (model, teacher))
-    for divergence, wanted in (
-        ("forward", F.kl_div(ours, kept, log_target=True, reduction="batchmean")),
-        ("reverse", F.kl_div(kept, ours, log_target=True, reduction="batchmean")),
+    is_target = batch.targets != IGNORED
+    student_log_p, teacher_log_p = (
+        m(batch.ids)[is_target].log_softmax(-1).detach() for m in (model, teacher)
+    )
+    for divergence, torch_divergence in (
+        ("forward", F.kl_div(student_log_p, teacher_log_p, log_target=True, reduction="batchmean")),
+        ("reverse", F.kl_div(teacher_log_p, student_log_p, log_target=True, reduction="batchmean")),
     ):
         objective = Distillation(teacher, divergence=divergence, temperature=1.0, hard_weight=0.0)  # type: ignore[arg-type]
-        torch.testing.assert_close(objective(model, batch).total.detach(), wanted)
+        torch.testing.assert_close(objective(model, batch).total.detach(), torch_divergence)
 
 
 def test_exact_kl_is_that_of_torch() -> None:
     model, other, batch = decoder(), decoder(2), rollout_batch()
-    seen = batch.targets != IGNORED
-    policy, kept = (
-        torch.distributions.Categorical(logits=m(batch.ids)[seen].detach()) for m in (model, other)
+    is_target = batch.targets != IGNORED
+    policy, reference_policy = (
+        torch.distributions.Categorical(logits=m(batch.ids)[is_target].detach())
+        for m in (model, other)
     )
-    wanted = torch.distributions.kl_divergence(policy, kept).sum() / 4
+    torch_kl = torch.distributions.kl_divergence(policy, reference_policy).sum() / 4
     parts = PolicyGradient(beta=0.1, kl="k2", reference=frozen_reference(other))(model, batch).parts
-    torch.testing.assert_close(parts["kl_exact"], wanted)
+    torch.testing.assert_close(parts["kl_exact"], torch_kl)

@@ -18,10 +18,10 @@ Penalty = Literal["in_reward", "k2", "k3"]
 def answers(temperature: float = 1.0) -> tuple[Tensor, Tensor, Tensor]:
     """log pi of each token, the log of the ratio to the reference, and the entropies."""
     batch = rollout_batch()
-    seen = batch.targets != -100
+    is_target = batch.targets != -100
     all_log_p = maths.log_softmax(decoder()(batch.ids) / temperature)
-    log_p = all_log_p.gather(-1, batch.targets.clamp(min=0)[..., None])[..., 0] * seen
-    entropies = -(all_log_p.exp() * all_log_p).sum(-1) * seen
+    log_p = all_log_p.gather(-1, batch.targets.clamp(min=0)[..., None])[..., 0] * is_target
+    entropies = -(all_log_p.exp() * all_log_p).sum(-1) * is_target
     return log_p, batch.reference_log_p - log_p, entropies
 
 

@@ -56,7 +56,7 @@ def test_preference_is_the_equation_on_the_answers_log_p(kind: Any) -> None:
     objective = DPO(frozen_reference(other), beta=0.02, loss=kind, label_smoothing=smoothing)
     loss = objective(model, batch)
     log_ps = [
-        answer_log_p(m, each) for m in (model, other) for each in (batch.chosen, batch.rejected)
+        answer_log_p(m, tokens) for m in (model, other) for tokens in (batch.chosen, batch.rejected)
     ]
     margin = maths.dpo_margin(*log_ps, beta=0.02)
     expected = {
@@ -78,10 +78,10 @@ def test_preference_is_the_equation_on_the_answers_log_p(kind: Any) -> None:
 
 
 def test_published_preference_losses_are_reproduced(shared_data: Path) -> None:
-    given = json.loads((shared_data / "reference-vectors" / "losses.json").read_text("utf-8"))
-    dpo = given["dpo_torchtune"]
+    vectors = json.loads((shared_data / "reference-vectors" / "losses.json").read_text("utf-8"))
+    dpo = vectors["dpo_torchtune"]
     names = ("policy_chosen", "policy_rejected", "ref_chosen", "ref_rejected")
-    for kind, wanted in (("sigmoid", "loss_sigmoid"), ("hinge", "loss_rso_hinge_gamma_0.1")):
+    for kind, key in (("sigmoid", "loss_sigmoid"), ("hinge", "loss_rso_hinge_gamma_0.1")):
         objective = DPO(
             frozen_reference(None),
             beta=dpo["beta"],
@@ -89,7 +89,7 @@ def test_published_preference_losses_are_reproduced(shared_data: Path) -> None:
             label_smoothing=dpo["label_smoothing"],
         )
         losses = objective._losses(*(torch.tensor(dpo[name]) for name in names))
-        torch.testing.assert_close(losses, torch.tensor(dpo[wanted]), rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(losses, torch.tensor(dpo[key]), rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("divergence", DIVERGENCES)
@@ -109,15 +109,18 @@ def test_distillation_is_the_equation_over_supervised_tokens(divergence: Any) ->
     loss = Distillation(teacher, divergence=divergence, temperature=3.0, hard_weight=0.3)(
         model, batch
     )
-    seen = batch.targets != -100
-    ours, theirs = model(batch.ids)[seen], teacher(batch.ids)[seen].detach()
+    is_target = batch.targets != -100
+    student_logits, teacher_logits = (
+        model(batch.ids)[is_target],
+        teacher(batch.ids)[is_target].detach(),
+    )
     of_logits = {
         "forward": maths.forward_kl,
         "reverse": maths.reverse_kl,
         "jensen_shannon": maths.jensen_shannon_of_logits,
     }[divergence]
-    soft = of_logits(ours, theirs, temperature=3.0).mean()
-    hard = maths.cross_entropy(ours, batch.targets[seen]).mean()
+    soft = of_logits(student_logits, teacher_logits, temperature=3.0).mean()
+    hard = maths.cross_entropy(student_logits, batch.targets[is_target]).mean()
     torch.testing.assert_close(loss.parts["divergence"], soft)
     torch.testing.assert_close(loss.parts["loss_nats"], hard)
     torch.testing.assert_close(loss.total, 0.7 * 9 * soft + 0.3 * hard)
@@ -154,15 +157,15 @@ def test_asking_a_model_first_does_not_take_its_gradients_under_autocast() -> No
     # autocast would keep narrow copies of the weights that were made without a gradient
     model = decoder().float()
     batch = token_batch()
-    found = []
+    gradient_lists = []
     for ask_first in (False, True):
         with torch.autocast("cpu", torch.bfloat16):
             if ask_first:
                 with open_reference(frozen_reference(model), model) as other:
                     other.hidden_states(batch.ids)
             loss = NextToken()(model, batch).total
-        found.append(gradients(model, loss))
-    torch.testing.assert_close(found[0], found[1])
+        gradient_lists.append(gradients(model, loss))
+    torch.testing.assert_close(gradient_lists[0], gradient_lists[1])
 
 
 def test_autocast_caches_again_after_a_model_was_asked() -> None:
@@ -180,14 +183,14 @@ def test_autocast_caches_again_after_a_model_was_asked() -> None:
 def test_dropout_does_not_touch_the_reference() -> None:
     from dataclasses import replace
 
-    described = VARIANTS["rotary"]
-    dropping = replace(described, decoder=replace(described.decoder, dropout=0.5))
+    model_config = VARIANTS["rotary"]
+    dropping = replace(model_config, decoder=replace(model_config.decoder, dropout=0.5))
     model = build(dropping).train()
     batch = preference_batch()
     with open_reference(frozen_reference(model), model) as other:
         first = answer_log_p(other, batch.chosen)
-        again = answer_log_p(other, batch.chosen)
-    assert torch.equal(first, again)
+        second_log_p = answer_log_p(other, batch.chosen)
+    assert torch.equal(first, second_log_p)
     assert not torch.equal(answer_log_p(model, batch.chosen), answer_log_p(model, batch.chosen))
 
 
@@ -211,21 +214,21 @@ OBJECTIVES: dict[str, config.Objective] = {
 
 
 def test_every_kind_is_assembled_with_its_numbers() -> None:
-    made: dict[str, Any] = {
+    objectives: dict[str, Any] = {
         name: assemble(kind, teacher=decoder(), reference=frozen_reference(decoder()))
         for name, kind in OBJECTIVES.items()
     }
     for name in ("next", "answers"):
-        assert isinstance(made[name], NextToken)
-        loss = made[name].loss
+        assert isinstance(objectives[name], NextToken)
+        loss = objectives[name].loss
         assert (loss.label_smoothing, loss.z_loss, loss.entropy_bonus) == (0.1, 0.2, 0.3)
-    assert isinstance(made["masked"], MLM)
-    assert isinstance(made["spans"], Seq2Seq)
-    assert isinstance(made["pairs"], Seq2Seq)
-    assert made["pairs"].loss.label_smoothing == made["classes"].label_smoothing == 0.1
-    assert (made["distil"].divergence, made["distil"].temperature) == ("reverse", 2.0)
-    assert (made["prefer"].beta, made["prefer"].loss) == (0.1, "hinge")
-    assert (made["policy"].kl, made["policy"].temperature) == ("k3", 0.7)
+    assert isinstance(objectives["masked"], MLM)
+    assert isinstance(objectives["spans"], Seq2Seq)
+    assert isinstance(objectives["pairs"], Seq2Seq)
+    assert objectives["pairs"].loss.label_smoothing == objectives["classes"].label_smoothing == 0.1
+    assert (objectives["distil"].divergence, objectives["distil"].temperature) == ("reverse", 2.0)
+    assert (objectives["prefer"].beta, objectives["prefer"].loss) == (0.1, "hinge")
+    assert (objectives["policy"].kl, objectives["policy"].temperature) == ("k3", 0.7)
 
 
 def test_an_objective_without_the_model_it_needs_is_refused() -> None:
@@ -238,9 +241,9 @@ def test_an_objective_without_the_model_it_needs_is_refused() -> None:
 def test_estimators_are_those_of_the_equations() -> None:
     rewards = torch.tensor([[1.0, 0.0, 0.0, 2.0], [3.0, 3.0, 3.0, 3.0]])
     policy: Any = OBJECTIVES["policy"]
-    ours = assemble_advantages(policy)(rewards)
-    torch.testing.assert_close(ours, maths.grpo_advantages(rewards, eps=1e-4))
-    assert (ours[1] == 0).all()
+    own_advantages = assemble_advantages(policy)(rewards)
+    torch.testing.assert_close(own_advantages, maths.grpo_advantages(rewards, eps=1e-4))
+    assert (own_advantages[1] == 0).all()
 
 
 def test_kl_to_the_reference_is_0_at_step_0() -> None:
@@ -265,8 +268,10 @@ def test_exact_kl_is_the_one_over_the_vocabulary_at_the_drawn_positions() -> Non
     objective = PolicyGradient(
         beta=1.0, kl="k3", reference=frozen_reference(other), temperature=1.5
     )
-    seen = batch.targets != -100
-    by_hand = maths.reverse_kl(model(batch.ids), other(batch.ids), temperature=1.5)[seen].sum() / 4
+    is_target = batch.targets != -100
+    by_hand = (
+        maths.reverse_kl(model(batch.ids), other(batch.ids), temperature=1.5)[is_target].sum() / 4
+    )
     torch.testing.assert_close(objective(model, batch).parts["kl_exact"], by_hand.detach())
 
 

@@ -40,11 +40,11 @@ def test_plain_part_does_not_know_smoothing_or_penalty() -> None:
 
 def test_tied_embedding_gets_both_gradients() -> None:
     model, batch = build(VARIANTS["tied and scaled"]), batch_of(2, 3)
-    ours = NextToken()(model, batch).total
+    own_loss = NextToken()(model, batch).total
     plain = F.cross_entropy(model(batch.ids).flatten(0, 1), batch.targets.flatten())
     weights = list(model.parameters())
     torch.testing.assert_close(
-        torch.autograd.grad(ours, weights), torch.autograd.grad(plain, weights)
+        torch.autograd.grad(own_loss, weights), torch.autograd.grad(plain, weights)
     )
 
 
@@ -63,6 +63,6 @@ def test_entropy_bonus_is_taken_off_and_named() -> None:
 
 def test_accuracy_is_the_share_of_tokens_that_were_expected_most() -> None:
     model, batch = build(VARIANTS["busy head"]), batch_of(3, 4)
-    seen = batch.targets != IGNORED
-    right = (model(batch.ids).argmax(-1) == batch.targets)[seen].double().mean()
+    is_target = batch.targets != IGNORED
+    right = (model(batch.ids).argmax(-1) == batch.targets)[is_target].double().mean()
     torch.testing.assert_close(NextToken()(model, batch).parts["accuracy"], right)

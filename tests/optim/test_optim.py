@@ -47,46 +47,46 @@ def set_gradients(named: dict[str, torch.nn.Parameter], seed: int) -> None:
 
 
 def test_adamw_equals_the_equation_over_steps() -> None:
-    named = parameters()
-    optimiser = assemble_optimiser(ADAMW, named.items())
-    state = {n: (p.detach().clone(), p * 0, p * 0) for n, p in named.items()}
+    by_name = parameters()
+    optimiser = assemble_optimiser(ADAMW, by_name.items())
+    state = {n: (p.detach().clone(), p * 0, p * 0) for n, p in by_name.items()}
     for step in range(1, 5):
-        set_gradients(named, step)
+        set_gradients(by_name, step)
         for name, (w, m, v) in state.items():
             decay = 0.0 if name == "gain" else 0.3
             state[name] = maths.adamw_step(
-                w, named[name].grad, m, v, step=step, learning_rate=0.05, beta1=0.9, beta2=0.95,
+                w, by_name[name].grad, m, v, step=step, learning_rate=0.05, beta1=0.9, beta2=0.95,
                 eps=1e-8, weight_decay=decay,
             )  # fmt: skip
         optimiser.step(open_gate(optimiser.gradients()), factor=0.5)
     for name, (w, _, _) in state.items():
-        torch.testing.assert_close(named[name].detach(), w.detach(), rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(by_name[name].detach(), w.detach(), rtol=1e-5, atol=1e-6)
 
 
 def test_adam_couples_its_penalty_and_adamw_does_not() -> None:
-    moved = {}
+    ratios = {}
     for kind in (ADAM, ADAMW):
-        named = parameters()
-        before = named["token_embedding.weight"].detach().clone()
-        optimiser = assemble_optimiser(kind, named.items())
-        for parameter in named.values():
+        by_name = parameters()
+        before = by_name["token_embedding.weight"].detach().clone()
+        optimiser = assemble_optimiser(kind, by_name.items())
+        for parameter in by_name.values():
             parameter.grad = torch.zeros_like(parameter)
         optimiser.step(open_gate(optimiser.gradients()), factor=1.0)
-        moved[type(kind)] = (named["token_embedding.weight"] / before).detach()
-    torch.testing.assert_close(moved[config.AdamW], torch.full((9, 4), 1 - 0.1 * 0.3))
+        ratios[type(kind)] = (by_name["token_embedding.weight"] / before).detach()
+    torch.testing.assert_close(ratios[config.AdamW], torch.full((9, 4), 1 - 0.1 * 0.3))
     # through the adaptive denominator the penalty alone moves every weight by the learning rate
-    assert moved[config.Adam].std() > 0.05
+    assert ratios[config.Adam].std() > 0.05
 
 
 @pytest.mark.parametrize("orthogonal", get_args(config.Orthogonal))
 def test_muon_moves_matrices_by_orthogonal_steps_and_the_rest_by_adamw(
     orthogonal: config.Orthogonal,
 ) -> None:
-    named = parameters()
-    before = {name: p.detach().clone() for name, p in named.items()}
-    optimiser = assemble_optimiser(MUON, named.items(), orthogonal=orthogonal)
-    set_gradients(named, 1)
-    gradient = named["blocks.0.up.weight"].grad
+    by_name = parameters()
+    before = {name: p.detach().clone() for name, p in by_name.items()}
+    optimiser = assemble_optimiser(MUON, by_name.items(), orthogonal=orthogonal)
+    set_gradients(by_name, 1)
+    gradient = by_name["blocks.0.up.weight"].grad
     assert gradient is not None
     # Muon calls the bare formula; the door would compute bfloat16 in float32
     narrow = (gradient * 1.9).to(getattr(torch, orthogonal.removeprefix("fused ")))
@@ -95,7 +95,7 @@ def test_muon_moves_matrices_by_orthogonal_steps_and_the_rest_by_adamw(
     optimiser.step(open_gate(optimiser.gradients()), factor=1.0)
     rate = 0.1 * math.sqrt(6 / 4)
     torch.testing.assert_close(
-        named["blocks.0.up.weight"].detach(),
+        by_name["blocks.0.up.weight"].detach(),
         before["blocks.0.up.weight"] * (1 - 0.1 * 0.3) - rate * direction,
     )
     other = parameters()
@@ -103,7 +103,7 @@ def test_muon_moves_matrices_by_orthogonal_steps_and_the_rest_by_adamw(
     set_gradients(other, 1)
     plain.step(open_gate(plain.gradients()), factor=1.0)
     # the gate of the first saw another norm, but neither was clipped
-    torch.testing.assert_close(named["token_embedding.weight"], other["token_embedding.weight"])
+    torch.testing.assert_close(by_name["token_embedding.weight"], other["token_embedding.weight"])
 
 
 @pytest.mark.parametrize("shape", [(6, 4), (4, 6), (5, 5)])
@@ -138,12 +138,12 @@ def test_fused_newton_schulz_multiplies_along_the_longer_side(
 
 
 def test_muon_remembers_earlier_gradients_by_its_momentum() -> None:
-    named = parameters()
-    optimiser = assemble_optimiser(MUON, named.items())
+    by_name = parameters()
+    optimiser = assemble_optimiser(MUON, by_name.items())
     gradients = []
     for step in range(3):
-        set_gradients(named, step)
-        gradients.append(named["blocks.0.up.weight"].grad)
+        set_gradients(by_name, step)
+        gradients.append(by_name["blocks.0.up.weight"].grad)
         optimiser.step(open_gate(optimiser.gradients()), factor=1.0)
     first, second, third = gradients
     momentum = optimiser.state_tensors()["blocks.0.up.weight::momentum"]
@@ -154,30 +154,30 @@ def test_muon_remembers_earlier_gradients_by_its_momentum() -> None:
 def test_clipping_is_the_same_as_shrinking_the_gradients_first(name: str) -> None:
     ends = []
     for fold in (True, False):
-        named = parameters()
-        optimiser = assemble_optimiser(EVERY[name], named.items())
+        by_name = parameters()
+        optimiser = assemble_optimiser(EVERY[name], by_name.items())
         for step in range(3):
-            set_gradients(named, step)
+            set_gradients(by_name, step)
             if not fold:
-                torch.nn.utils.clip_grad_norm_(named.values(), 0.5)
+                torch.nn.utils.clip_grad_norm_(by_name.values(), 0.5)
             clip = 0.5 if fold else None
             optimiser.step(open_gate(optimiser.gradients(), clip), factor=1.0)
-        ends.append([p.detach() for p in named.values()])
+        ends.append([p.detach() for p in by_name.values()])
     # Muon orthogonalises in bfloat16, where a last bit of the scale shows
     tolerance = 2e-2 if name == "Muon" else 1e-5
     torch.testing.assert_close(ends[0], ends[1], rtol=tolerance, atol=tolerance)
 
 
 def test_muon_remembers_clipped_gradients() -> None:
-    named = parameters()
-    optimiser = assemble_optimiser(MUON, named.items())
-    set_gradients(named, 0)
+    by_name = parameters()
+    optimiser = assemble_optimiser(MUON, by_name.items())
+    set_gradients(by_name, 0)
     gradients = optimiser.gradients()
     norm = torch.stack([gradient.norm() for gradient in gradients]).norm()
     optimiser.step(open_gate(gradients, 0.5), factor=1.0)
     momentum = optimiser.state_tensors()["blocks.0.up.weight::momentum"]
     # its steps forget the scale of a gradient, so that the weights would not show it
-    torch.testing.assert_close(momentum, named["blocks.0.up.weight"].grad * (0.5 / norm))
+    torch.testing.assert_close(momentum, by_name["blocks.0.up.weight"].grad * (0.5 / norm))
 
 
 @pytest.mark.parametrize(
@@ -199,13 +199,13 @@ def test_the_norm_of_half_precision_gradients_is_summed_in_float32() -> None:
 
 
 def test_the_learning_rate_is_that_of_the_matrices() -> None:
-    named = parameters()
+    by_name = parameters()
     muon = config.Muon(
         learning_rate=0.2, momentum=0.9, weight_decay=0.3, newton_schulz_steps=5, rest=ADAMW
     )
-    assert assemble_optimiser(muon, named.items()).learning_rate == 0.2
-    optimiser = assemble_optimiser(ADAMW, named.items())
-    set_gradients(named, 0)
+    assert assemble_optimiser(muon, by_name.items()).learning_rate == 0.2
+    optimiser = assemble_optimiser(ADAMW, by_name.items())
+    set_gradients(by_name, 0)
     optimiser.step(open_gate(optimiser.gradients()), factor=0.25)
     assert optimiser.learning_rate == pytest.approx(0.025)
 
@@ -222,9 +222,9 @@ WRONG_STATES: dict[str, tuple[str, str, torch.Tensor]] = {
 
 @pytest.mark.parametrize("case", WRONG_STATES)
 def test_a_state_that_the_optimiser_would_not_save_is_refused(case: str) -> None:
-    named = parameters()
-    optimiser = assemble_optimiser(ADAMW, named.items())
-    set_gradients(named, 0)
+    by_name = parameters()
+    optimiser = assemble_optimiser(ADAMW, by_name.items())
+    set_gradients(by_name, 0)
     optimiser.step(open_gate(optimiser.gradients()), factor=1.0)
     saved = optimiser.state_tensors()
     key, message, tensor = WRONG_STATES[case]
@@ -257,22 +257,22 @@ def test_the_state_of_a_foreign_optimiser_is_unknown() -> None:
 def test_update_that_is_not_finite_is_skipped_and_so_are_all_after_it(
     name: str, bad: float
 ) -> None:
-    named = parameters()
-    optimiser = assemble_optimiser(EVERY[name], named.items())
-    set_gradients(named, 0)
+    by_name = parameters()
+    optimiser = assemble_optimiser(EVERY[name], by_name.items())
+    set_gradients(by_name, 0)
     optimiser.step(open_gate(optimiser.gradients()), factor=1.0)
-    weights = {n: p.detach().clone() for n, p in named.items()}
+    weights = {n: p.detach().clone() for n, p in by_name.items()}
     memory = {n: t.clone() for n, t in optimiser.state_tensors().items()}
     blocked = torch.zeros(())
     for step in (1, 2):
-        set_gradients(named, step)
+        set_gradients(by_name, step)
         if step == 1:
-            named["gain"].grad[0] = bad  # type: ignore[index]
+            by_name["gain"].grad[0] = bad  # type: ignore[index]
         opened = gate(optimiser.gradients(), torch.tensor(1.0), clip_norm=1.0, blocked=blocked)
         blocked = opened.blocked
         optimiser.step(opened, factor=1.0)
     assert blocked == 1
-    assert all(torch.equal(p, weights[n]) for n, p in named.items())
+    assert all(torch.equal(p, weights[n]) for n, p in by_name.items())
     assert all(torch.equal(t, memory[n]) for n, t in optimiser.state_tensors().items())
 
 
@@ -285,16 +285,16 @@ def test_a_loss_that_is_not_finite_blocks_too() -> None:
 def test_memory_comes_back_whole(name: str) -> None:
     ends = []
     for interrupted in (False, True):
-        named = parameters()
-        optimiser = assemble_optimiser(EVERY[name], named.items())
+        by_name = parameters()
+        optimiser = assemble_optimiser(EVERY[name], by_name.items())
         for step in range(4):
             if interrupted and step == 2:
                 saved = {n: t.clone() for n, t in optimiser.state_tensors().items()}
-                optimiser = assemble_optimiser(EVERY[name], named.items())
+                optimiser = assemble_optimiser(EVERY[name], by_name.items())
                 optimiser.load_state_tensors(saved)
-            set_gradients(named, step)
+            set_gradients(by_name, step)
             optimiser.step(open_gate(optimiser.gradients()), factor=1.0)
-        ends.append([p.detach().clone() for p in named.values()])
+        ends.append([p.detach().clone() for p in by_name.values()])
     assert all(torch.equal(a, b) for a, b in zip(*ends, strict=True))
 
 
@@ -314,9 +314,9 @@ def test_groups_cover_every_parameter_once_by_name_and_shape() -> None:
 
 
 def test_frozen_parameters_are_left_out() -> None:
-    named = parameters()
-    named["gain"].requires_grad_(False)
-    assert not group(named.items()).vectors.parameters
+    by_name = parameters()
+    by_name["gain"].requires_grad_(False)
+    assert not group(by_name.items()).vectors.parameters
 
 
 SCHEDULES: dict[str, tuple[config.Schedule, Callable[[int], float]]] = {

@@ -61,14 +61,16 @@ def facts(run: Path) -> dict[str, str]:
 
 
 def test_adapters_alone_move_and_the_facts_say_so(base: Path, adapted: Path) -> None:
-    begun, run = pellucid.load(base).model.state_dict(), pellucid.load(adapted)
+    base_weights, run = pellucid.load(base).model.state_dict(), pellucid.load(adapted)
     state = run.model.state_dict()
-    assert all(torch.equal(state[name], weight) for name, weight in begun.items())
+    assert all(torch.equal(state[name], weight) for name, weight in base_weights.items())
     assert all(layer.lora_up.any() for layer in adapters(run.model).values())
-    told = facts(adapted)
-    assert told["frozen"].endswith("adapters of rank 2 learn next to *.blocks.*")
-    moves = sum(each.numel() for name, each in run.model.named_parameters() if "lora" in name)
-    assert told["updated"] == f"hidden matrices {moves}"
+    run_facts = facts(adapted)
+    assert run_facts["frozen"].endswith("adapters of rank 2 learn next to *.blocks.*")
+    moves = sum(
+        parameter.numel() for name, parameter in run.model.named_parameters() if "lora" in name
+    )
+    assert run_facts["updated"] == f"hidden matrices {moves}"
 
 
 def test_a_run_with_adapters_resumes_bit_for_bit(adapted: Path, tmp_path: Path) -> None:
@@ -81,41 +83,41 @@ def test_a_run_with_adapters_resumes_bit_for_bit(adapted: Path, tmp_path: Path) 
 
 def test_a_run_with_adapters_writes_on_and_is_evaluated(adapted: Path, tmp_path: Path) -> None:
     run = pellucid.load(adapted)
-    (written,) = runs.generate(run, "the", GREEDY)
-    assert len(written.ids) == 8
+    (generated,) = runs.generate(run, "the", GREEDY)
+    assert len(generated.ids) == 8
     assert 0 < runs.evaluate(run, [write_text(tmp_path)]).loss_nats < 6
 
 
 def test_exported_whole_it_says_the_same_without_adapters(adapted: Path, tmp_path: Path) -> None:
     assert runs.export_run(adapted, tmp_path / "out").family == "llama"
-    whole, run = pellucid.load(tmp_path / "out"), pellucid.load(adapted)
-    assert not adapters(whole.model)
-    torch.testing.assert_close(logits(whole), logits(run), atol=1e-5, rtol=1e-5)
-    assert runs.generate(whole, "the", GREEDY)[0].ids == runs.generate(run, "the", GREEDY)[0].ids
+    exported, run = pellucid.load(tmp_path / "out"), pellucid.load(adapted)
+    assert not adapters(exported.model)
+    torch.testing.assert_close(logits(exported), logits(run), atol=1e-5, rtol=1e-5)
+    assert runs.generate(exported, "the", GREEDY)[0].ids == runs.generate(run, "the", GREEDY)[0].ids
 
 
 @pytest.mark.parametrize("published", [False, True], ids=["a run", "an exported model"])
 def test_adapters_leave_alone_and_come_back_on_their_base(
     base: Path, adapted: Path, tmp_path: Path, published: bool
 ) -> None:
-    below = base
+    base_folder = base
     if published:
-        below = tmp_path / "base"
-        runs.export_run(base, below)
-    found = runs.export_adapter(adapted, tmp_path / "alone", base=str(below))
-    assert found.family == "LoRA of rank 2 for a llama"
-    told = json.loads((tmp_path / "alone" / "adapter_config.json").read_text())
-    assert (told["r"], told["base_model_name_or_path"]) == (2, str(below))
+        base_folder = tmp_path / "base"
+        runs.export_run(base, base_folder)
+    export = runs.export_adapter(adapted, tmp_path / "alone", base=str(base_folder))
+    assert export.family == "LoRA of rank 2 for a llama"
+    adapter_config = json.loads((tmp_path / "alone" / "adapter_config.json").read_text())
+    assert (adapter_config["r"], adapter_config["base_model_name_or_path"]) == (2, str(base_folder))
     # the base is named in the adapters' files; a flag says it too
     imported = runs.import_model(tmp_path / "alone", tmp_path / "back")
-    runs.import_model(tmp_path / "alone", tmp_path / "told", base=below)
-    back, run = pellucid.load(tmp_path / "back"), pellucid.load(adapted)
+    runs.import_model(tmp_path / "alone", tmp_path / "told", base=base_folder)
+    reimported, run = pellucid.load(tmp_path / "back"), pellucid.load(adapted)
     assert imported.parameters == sum(
-        each.numel() for name, each in run.model.named_parameters() if "lora" in name
+        parameter.numel() for name, parameter in run.model.named_parameters() if "lora" in name
     )
-    assert isinstance(back.config.trained, config.LoRA)
+    assert isinstance(reimported.config.trained, config.LoRA)
     for name, tensor in run.model.state_dict().items():
-        assert torch.equal(back.model.state_dict()[name], tensor), name
+        assert torch.equal(reimported.model.state_dict()[name], tensor), name
     assert torch.equal(logits(pellucid.load(tmp_path / "told")), logits(run))
 
 
@@ -125,52 +127,52 @@ def test_adapters_of_a_base_whose_norms_have_no_bias_leave_as_the_base_does(
 ) -> None:
     train_tiny(tmp_path / "plain", steps=1)
     adapt(tmp_path / "plain", tmp_path / "tuned", steps=2)
-    below = tmp_path / "plain"
+    base_folder = tmp_path / "plain"
     if published:
-        below = tmp_path / "base"
-        assert runs.export_run(tmp_path / "plain", below).notes
-    runs.export_adapter(tmp_path / "tuned", tmp_path / "alone", base=str(below))
+        base_folder = tmp_path / "base"
+        assert runs.export_run(tmp_path / "plain", base_folder).notes
+    runs.export_adapter(tmp_path / "tuned", tmp_path / "alone", base=str(base_folder))
     runs.import_model(tmp_path / "alone", tmp_path / "back")
-    back, run = pellucid.load(tmp_path / "back"), pellucid.load(tmp_path / "tuned")
-    torch.testing.assert_close(logits(back), logits(run), atol=1e-6, rtol=1e-5)
+    reimported, run = pellucid.load(tmp_path / "back"), pellucid.load(tmp_path / "tuned")
+    torch.testing.assert_close(logits(reimported), logits(run), atol=1e-6, rtol=1e-5)
 
 
 def test_adapters_get_the_names_of_the_published_base_that_is_named(
     base: Path, adapted: Path, tmp_path: Path
 ) -> None:
-    below = tmp_path / "base"
-    runs.export_run(base, below)
-    file = below / "config.json"
-    told = json.loads(file.read_text())
-    told = {name: value for name, value in told.items() if not name.endswith("_bias")}
+    base_folder = tmp_path / "base"
+    runs.export_run(base, base_folder)
+    file = base_folder / "config.json"
+    attributes = json.loads(file.read_text())
+    attributes = {name: value for name, value in attributes.items() if not name.endswith("_bias")}
     other = {"model_type": "mistral", "architectures": ["MistralForCausalLM"]}
-    file.write_text(json.dumps({**told, **other, "sliding_window": None}))
-    found = runs.export_adapter(adapted, tmp_path / "alone", base=str(below))
-    assert found.family == "LoRA of rank 2 for a mistral"
+    file.write_text(json.dumps({**attributes, **other, "sliding_window": None}))
+    export = runs.export_adapter(adapted, tmp_path / "alone", base=str(base_folder))
+    assert export.family == "LoRA of rank 2 for a mistral"
 
 
 def test_what_starts_from_adapters_starts_from_the_sum(adapted: Path, tmp_path: Path) -> None:
     sgd = 'optimiser={kind = "SGD", learning_rate = 1e-30, momentum = 0.0, l2 = 0.0}'
     run = adapt(adapted, tmp_path / "on", lora=None, steps=1, settings=[*PACE, sgd])
     assert not adapters(run.model)
-    begun = merged(pellucid.load(adapted).model)
+    summed_weights = merged(pellucid.load(adapted).model)
     for name, weight in run.model.state_dict().items():
-        assert torch.equal(weight, begun[name]), name
+        assert torch.equal(weight, summed_weights[name]), name
 
 
 def test_last_layers_alone_move_and_the_facts_say_so(base: Path, tmp_path: Path) -> None:
-    chosen = ["trained.kind=LastLayers", "trained.count=1"]
-    run = adapt(base, tmp_path / "last", lora=None, settings=[*PACE, *chosen])
-    begun = pellucid.load(base).model.state_dict()
-    moved = {
+    trained_settings = ["trained.kind=LastLayers", "trained.count=1"]
+    run = adapt(base, tmp_path / "last", lora=None, settings=[*PACE, *trained_settings])
+    base_weights = pellucid.load(base).model.state_dict()
+    moved_names = {
         name
         for name, weight in run.model.state_dict().items()
-        if not torch.equal(weight, begun[name])
+        if not torch.equal(weight, base_weights[name])
     }
-    assert moved
-    assert all("blocks.1." in name or "final_norm" in name for name in moved)
-    said = "all but the last block, the final norm and the head"
-    assert facts(tmp_path / "last")["frozen"].endswith(said)
+    assert moved_names
+    assert all("blocks.1." in name or "final_norm" in name for name in moved_names)
+    frozen_text = "all but the last block, the final norm and the head"
+    assert facts(tmp_path / "last")["frozen"].endswith(frozen_text)
 
 
 def test_answers_are_learnt_by_adapters_alone(tmp_path: Path) -> None:
@@ -181,13 +183,13 @@ def test_answers_are_learnt_by_adapters_alone(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="--from"):
         resolve_config([data], objective="sft", lora=2, settings=settings)
     targets = '["decoder.blocks.*.attention.query"]'
-    chosen = f'trained={{kind="LoRA", rank=2, alpha=4.0, dropout=0.0, targets={targets}}}'
+    trained_setting = f'trained={{kind="LoRA", rank=2, alpha=4.0, dropout=0.0, targets={targets}}}'
     tuned = pellucid.train(
         [data],
         objective="sft",
         steps=2,
         out=tmp_path / "run",
-        settings=[*settings, chosen],
+        settings=[*settings, trained_setting],
         show=False,
     )
     assert adapters(tuned.model)

@@ -121,8 +121,8 @@ def test_a_proof_of_an_unfinished_run_holds_its_length(timed: Path, tmp_path: Pa
     unfinished = RunFolder(tmp_path / "unfinished")
     copy_run(source, unfinished, start)
     lines = [line for line in read_replans(source).replans if line.step <= start]
-    kept = source.replans.read_text().splitlines(keepends=True)[: len(lines)]
-    unfinished.replans.write_text("".join(kept))
+    kept_lines = source.replans.read_text().splitlines(keepends=True)[: len(lines)]
+    unfinished.replans.write_text("".join(kept_lines))
     first, end = first_and_last(unfinished, 4)
     assert first == start
     for name, stops in (("straight", [end]), ("stopped", [first + 2, end])):
@@ -157,9 +157,9 @@ def loaded_after(seconds: float, processes: int) -> Generator[None]:
 
 @pytest.mark.nightly
 def test_it_ends_within_three_percent_while_the_machine_gets_busy(tmp_path: Path) -> None:
-    seen: list[Event] = []
+    events: list[Event] = []
     settings = [*SETTINGS, "training.evaluate_every=200", "training.checkpoint_every=200"]
     with loaded_after(25, 4):
-        train_for(1.0, tmp_path / "run", settings=settings, observers=[seen.append])
-    (finished,) = [event for event in seen if isinstance(event, Finished)]
+        train_for(1.0, tmp_path / "run", settings=settings, observers=[events.append])
+    (finished,) = [event for event in events if isinstance(event, Finished)]
     assert finished.seconds == pytest.approx(60.0, rel=0.03)

@@ -23,13 +23,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("default_run")]
 def default_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, float]]:
     """`pellucid train`, no flag but for the folder, and what it reported."""
     folder = tmp_path_factory.mktemp("default") / "run"
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "pellucid", "train", "--out", str(folder), "--json"],
         capture_output=True,
         text=True,
         check=True,
     )
-    return folder, json.loads(done.stdout)
+    return folder, json.loads(process.stdout)
 
 
 def test_held_out_bits_per_byte_are_below_an_interpolated_five_gram(
@@ -77,7 +77,7 @@ def test_it_resumes_bit_for_bit(default_run: tuple[Path, dict[str, float]]) -> N
 def test_its_sample_is_english(default_run: tuple[Path, dict[str, float]]) -> None:
     folder, result = default_run
     assert RunFolder(folder).shelf.latest().name == "step-1200"
-    known = set("".join(d.text for d in standard_library_docs()).split())
+    corpus_words = set("".join(d.text for d in standard_library_docs()).split())
     words = str(result["continuation"]).split()
     assert len(words) > 5
-    assert sum(word in known for word in words) / len(words) > 0.7
+    assert sum(word in corpus_words for word in words) / len(words) > 0.7

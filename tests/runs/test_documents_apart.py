@@ -27,10 +27,12 @@ def test_gradients_of_two_documents_in_one_row_are_those_of_two_rows() -> None:
     ids = torch.randint(23, (1, 8), generator=torch.Generator().manual_seed(0))
     targets = ids.roll(-1, dims=1)
     documents = torch.tensor([[1] * 3 + [2] * 5])
-    together = gradients(TokenBatch(ids=ids, targets=targets, n_supervised=8, documents=documents))
+    joint_gradients = gradients(
+        TokenBatch(ids=ids, targets=targets, n_supervised=8, documents=documents)
+    )
     first = gradients(TokenBatch(ids=ids[:, :3], targets=targets[:, :3], n_supervised=8))
     second = gradients(TokenBatch(ids=ids[:, 3:], targets=targets[:, 3:], n_supervised=8))
-    for name, grad in together.items():
+    for name, grad in joint_gradients.items():
         torch.testing.assert_close(grad, first[name] + second[name], rtol=0, atol=1e-12)
 
 

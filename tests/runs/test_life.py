@@ -50,8 +50,8 @@ def events_of(folder: Path) -> list[Event]:
 
 
 def measures_at(folder: Path, step: int) -> dict[str, float]:
-    (found,) = (e for e in events_of(folder) if isinstance(e, Evaluated) and e.step == step)
-    return {"loss_nats": found.loss_nats, **dict(found.measures)}
+    (evaluated,) = (e for e in events_of(folder) if isinstance(e, Evaluated) and e.step == step)
+    return {"loss_nats": evaluated.loss_nats, **dict(evaluated.measures)}
 
 
 def first_update(folder: Path) -> dict[str, float]:
@@ -85,29 +85,31 @@ def test_every_stage_resumes_bit_for_bit(
     base: Path, file: Path, tmp_path: Path, stage: str
 ) -> None:
     objective, choices = STAGES[stage]
-    begun = tmp_path / "base"
-    shutil.copytree(base, begun)
-    tune(tmp_path / "straight", objective, begun, file, **choices)
+    base_copy = tmp_path / "base"
+    shutil.copytree(base, base_copy)
+    tune(tmp_path / "straight", objective, base_copy, file, **choices)
 
     def press(event: Event) -> None:
         if isinstance(event, StepFinished) and event.step == 3:
             os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(Interrupted):
-        tune(tmp_path / "stopped", objective, begun, file, observers=[press], **choices)
-    shutil.rmtree(begun)  # a run is whole without the one that it began as
+        tune(tmp_path / "stopped", objective, base_copy, file, observers=[press], **choices)
+    shutil.rmtree(base_copy)  # a run is whole without the one that it began as
     runs.resume(tmp_path / "stopped", reward=choices.get("reward"), show=False)
     ends = [load(RunFolder(tmp_path / n).shelf.latest()) for n in ("straight", "stopped")]
-    for what in ("model", "optimiser", "random"):
-        left, right = (getattr(end, what) for end in ends)
+    for state_name in ("model", "optimiser", "random"):
+        left, right = (getattr(end, state_name) for end in ends)
         assert left.keys() == right.keys()
-        assert all(torch.equal(left[name], right[name]) for name in left), what
-    told = [
+        assert all(torch.equal(left[name], right[name]) for name in left), state_name
+    losses_of_runs = [
         [(e.losses, e.parts) for e in events_of(tmp_path / n) if isinstance(e, Logged)]
         for n in ("straight", "stopped")
     ]
-    whole = [[loss for losses, _ in each for loss in losses] for each in told]
-    assert whole[0] == whole[1]
+    flat_losses = [
+        [loss for losses, _ in run_losses for loss in losses] for run_losses in losses_of_runs
+    ]
+    assert flat_losses[0] == flat_losses[1]
     assert measures_at(tmp_path / "straight", 6) == measures_at(tmp_path / "stopped", 6)
 
 
@@ -124,9 +126,9 @@ def test_at_the_start_a_model_is_its_reference(
     base: Path, file: Path, tmp_path: Path, stage: str, precision: str
 ) -> None:
     objective, choices = STAGES[stage]
-    said = [*choices.get("settings", ()), f"training.precision={precision}"]
-    changed: Choices = {**choices, "settings": said}
-    tune(tmp_path / "run", objective, base, file, steps=1, **changed)
+    all_settings = [*choices.get("settings", ()), f"training.precision={precision}"]
+    all_choices: Choices = {**choices, "settings": all_settings}
+    tune(tmp_path / "run", objective, base, file, steps=1, **all_choices)
     held_out, update = measures_at(tmp_path / "run", 0), first_update(tmp_path / "run")
     assert held_out["kl_exact"] == 0
     if objective == "dpo":
@@ -144,7 +146,7 @@ def test_with_adapters_one_model_is_in_memory_and_without_them_two(
 ) -> None:
     run = tune(tmp_path / "run", "dpo", base, file, steps=2, lora=lora)
     folder = RunFolder(run.folder)
-    given = TaskInputs(
+    inputs = TaskInputs(
         run=run.config,
         folder=folder,
         model=run.model,
@@ -152,25 +154,27 @@ def test_with_adapters_one_model_is_in_memory_and_without_them_two(
         data=open_data(folder, run.config.text.corpus),
     )
     ids = torch.tensor([[1, 2, 3]])
-    begun = runs.load(base).model
-    with torch.no_grad(), open_reference(reference_model(given), run.model) as other:
+    base_model = runs.load(base).model
+    with torch.no_grad(), open_reference(reference_model(inputs), run.model) as other:
         assert (other is run.model) == (lora is not None)
-        assert torch.equal(other(ids), begun(ids))
+        assert torch.equal(other(ids), base_model(ids))
     with torch.no_grad():
-        assert not torch.equal(run.model(ids), begun(ids))
+        assert not torch.equal(run.model(ids), base_model(ids))
 
 
 def test_a_model_that_is_compared_with_itself_has_no_dropout(
     base: Path, file: Path, tmp_path: Path
 ) -> None:
-    kept = tune(tmp_path / "sft", "sft", base, file, steps=1).config.model.decoder
-    without = tune(tmp_path / "dpo", "dpo", base, file, steps=1).config.model.decoder
-    said = ["model.decoder.dropout=0.2"]
-    chosen = tune(tmp_path / "own", "dpo", base, file, steps=1, settings=said).config.model.decoder
-    assert kept is not None
-    assert without is not None
-    assert chosen is not None
-    assert (kept.dropout, without.dropout, chosen.dropout) == (0.1, 0.0, 0.2)
+    after_sft = tune(tmp_path / "sft", "sft", base, file, steps=1).config.model.decoder
+    after_dpo = tune(tmp_path / "dpo", "dpo", base, file, steps=1).config.model.decoder
+    dropout_settings = ["model.decoder.dropout=0.2"]
+    dropout_set = tune(
+        tmp_path / "own", "dpo", base, file, steps=1, settings=dropout_settings
+    ).config.model.decoder
+    assert after_sft is not None
+    assert after_dpo is not None
+    assert dropout_set is not None
+    assert (after_sft.dropout, after_dpo.dropout, dropout_set.dropout) == (0.1, 0.0, 0.2)
 
 
 def test_accumulated_equals_one_large_batch_where_supervised_tokens_are_uneven(
@@ -178,16 +182,16 @@ def test_accumulated_equals_one_large_batch_where_supervised_tokens_are_uneven(
 ) -> None:
     ends: list[dict[str, torch.Tensor]] = []
     for parts in (1, 4):
-        said = [f"training.accumulation={parts}", "model.decoder.dropout=0.0"]
+        settings = [f"training.accumulation={parts}", "model.decoder.dropout=0.0"]
         # by gradients alone: an adaptive denominator blows up the last digits of what is near 0
-        said += ['optimiser={kind="SGD", learning_rate=0.5, momentum=0.0, l2=0.0}']
-        said += ["training.clip_norm=none"]
-        tune(tmp_path / str(parts), "sft", base, file, steps=3, settings=said)
+        settings += ['optimiser={kind="SGD", learning_rate=0.5, momentum=0.0, l2=0.0}']
+        settings += ["training.clip_norm=none"]
+        tune(tmp_path / str(parts), "sft", base, file, steps=3, settings=settings)
         ends.append(dict(load(RunFolder(tmp_path / str(parts)).shelf.latest()).model))
-    begun = load(RunFolder(tmp_path / "1").start).model
-    for name, one in ends[0].items():
-        torch.testing.assert_close(one, ends[1][name], atol=2e-6, rtol=1e-5)
-    assert any(not torch.equal(ends[0][name], begun[name]) for name in begun)
+    first_weights = load(RunFolder(tmp_path / "1").start).model
+    for name, tensor in ends[0].items():
+        torch.testing.assert_close(tensor, ends[1][name], atol=2e-6, rtol=1e-5)
+    assert any(not torch.equal(ends[0][name], first_weights[name]) for name in first_weights)
 
 
 @pytest.mark.parametrize("objective", ["dpo", "policy-gradient"])
@@ -201,22 +205,22 @@ def test_what_has_no_reference_is_refused(file: Path, tmp_path: Path, objective:
 def test_rollouts_depend_on_seed_position_and_weights_alone(
     base: Path, file: Path, tmp_path: Path
 ) -> None:
-    told: list[dict[str, float]] = []
+    updates: list[dict[str, float]] = []
     for name, seed in (("one", 1), ("two", 1), ("three", 2)):
         tune(tmp_path / name, "policy-gradient", base, file, steps=1, reward=REWARD, seed=seed)
-        told.append(first_update(tmp_path / name))
-    assert told[0] == told[1]
-    assert told[0] != told[2]
+        updates.append(first_update(tmp_path / name))
+    assert updates[0] == updates[1]
+    assert updates[0] != updates[2]
 
 
 def test_what_failed_is_told_with_its_row_and_what_was_trained_is_kept(
     base: Path, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[str] = []
+    answers: list[str] = []
     saved: list[int] = []
 
     def fails(row: dict[str, object], answer: str) -> float:
-        asked.append(answer)
+        answers.append(answer)
         return math.nan if saved else float(len(answer))
 
     def note(event: Event) -> None:
@@ -229,8 +233,8 @@ def test_what_failed_is_told_with_its_row_and_what_was_trained_is_kept(
     assert RunFolder(tmp_path / "run").shelf.steps() == saved
     saved.clear()
     monkeypatch.undo()
-    done = runs.resume(tmp_path / "run", reward=REWARD, show=False)
-    assert done.checkpoint.name == "step-6"
+    resumed = runs.resume(tmp_path / "run", reward=REWARD, show=False)
+    assert resumed.checkpoint.name == "step-6"
 
 
 def test_a_reward_that_fails_between_checkpoints_loses_no_update(
@@ -282,10 +286,10 @@ def test_a_resumed_run_is_told_its_reward_again_and_no_other(
 def test_a_run_that_began_as_another_can_prove_that_it_resumes(
     base: Path, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def here(path: Path, end: int, reward: str | None) -> None:
+    def run_here(path: Path, end: int, reward: str | None) -> None:
         resume_until(str(path), end, reward)
 
-    monkeypatch.setattr("pellucid.runs.verify._in_process", here)  # a process takes seconds
+    monkeypatch.setattr("pellucid.runs.verify._in_process", run_here)  # a process takes seconds
     tune(tmp_path / "run", "policy-gradient", base, file, lora=2, reward=REWARD)
     proof = verify_resume(tmp_path / "run", steps=2, reward=REWARD)
     assert proof.is_equal
@@ -295,12 +299,15 @@ def test_a_run_that_began_as_another_can_prove_that_it_resumes(
 def test_an_exploding_policy_stops_and_sets_its_rollouts_aside(
     base: Path, file: Path, tmp_path: Path
 ) -> None:
-    said = ['optimiser={kind="SGD", learning_rate=1e30, momentum=0.0, l2=0.0}']
-    said += ["training.clip_norm=none", 'schedule={kind="Constant", warm_up=0.0}']
+    settings = ['optimiser={kind="SGD", learning_rate=1e30, momentum=0.0, l2=0.0}']
+    settings += ["training.clip_norm=none", 'schedule={kind="Constant", warm_up=0.0}']
     with pytest.raises(NonFiniteError, match="not finite"):
-        tune(tmp_path / "run", "policy-gradient", base, file, reward=REWARD, settings=said)
-    (aside,) = (tmp_path / "run" / "non-finite").iterdir()
-    assert {each.name for each in aside.iterdir()} >= {"batch.safetensors", "report.json"}
+        tune(tmp_path / "run", "policy-gradient", base, file, reward=REWARD, settings=settings)
+    (aside_folder,) = (tmp_path / "run" / "non-finite").iterdir()
+    assert {aside_file.name for aside_file in aside_folder.iterdir()} >= {
+        "batch.safetensors",
+        "report.json",
+    }
 
 
 def test_a_stage_may_begin_at_any_checkpoint_of_another(
@@ -308,18 +315,20 @@ def test_a_stage_may_begin_at_any_checkpoint_of_another(
 ) -> None:
     early = base / "checkpoints" / "step-4"
     run = tune(tmp_path / "run", "sft", early, file, steps=1)
-    begun, last = (load(at).model for at in (early, RunFolder(base).shelf.latest()))
+    first_weights, last = (
+        load(checkpoint).model for checkpoint in (early, RunFolder(base).shelf.latest())
+    )
     start = load(RunFolder(run.folder).start).model
-    assert all(torch.equal(start[name], begun[name]) for name in begun)
+    assert all(torch.equal(start[name], first_weights[name]) for name in first_weights)
     assert any(not torch.equal(start[name], last[name]) for name in last)
 
 
 def test_pairs_that_teach_nothing_are_counted_and_left_out(base: Path, tmp_path: Path) -> None:
-    given = rows()
-    for each in given[:3]:
-        each["rejected"] = each["chosen"]
-    told = write_rows(tmp_path / "rows", given)
-    tune(tmp_path / "run", "dpo", base, told, steps=1)
+    all_rows = rows()
+    for chosen_row in all_rows[:3]:
+        chosen_row["rejected"] = chosen_row["chosen"]
+    rows_file = write_rows(tmp_path / "rows", all_rows)
+    tune(tmp_path / "run", "dpo", base, rows_file, steps=1)
     facts = next(e.facts for e in events_of(tmp_path / "run") if isinstance(e, Started))
     assert any("chosen and rejected are the same" in value for _, value in facts)
 
@@ -329,6 +338,6 @@ def test_what_is_shown_while_it_learns_is_what_the_user_said(
     base: Path, file: Path, tmp_path: Path, objective: str
 ) -> None:
     tune(tmp_path / "run", objective, base, file, steps=1)
-    shown = [e for e in events_of(tmp_path / "run") if isinstance(e, Sampled)]
-    assert shown
-    assert all(e.sentence.startswith("say ") and "#" not in e.sentence for e in shown)
+    samples = [e for e in events_of(tmp_path / "run") if isinstance(e, Sampled)]
+    assert samples
+    assert all(e.sentence.startswith("say ") and "#" not in e.sentence for e in samples)

@@ -138,8 +138,8 @@ def test_a_training_is_refused_and_with_force_it_is_done(
     with pytest.raises(RunError, match="this training needs about"):
         pellucid.train([text_file], **options)
     assert not (tmp_path / "run").exists()
-    done = pellucid.train([text_file], **options, force=True)
-    assert done.checkpoint.name == "step-2"
+    forced_run = pellucid.train([text_file], **options, force=True)
+    assert forced_run.checkpoint.name == "step-2"
 
 
 def test_beams_texts_and_length_are_bounded(run: runs.Run, has_free: Callable[[int], None]) -> None:
@@ -149,8 +149,8 @@ def test_beams_texts_and_length_are_bounded(run: runs.Run, has_free: Callable[[i
         runs.beam_search(run, "a", Beams(n_beams=99_999, max_new_tokens=2))
     with pytest.raises(RunError, match=r"writing this needs about .* lower --max-new-tokens"):
         runs.generate(run, "a", Sampling(max_new_tokens=10**12))
-    found = runs.beam_search(run, "a", Beams(n_beams=2, max_new_tokens=1), force=True)
-    assert len(found) == 1
+    beams_found = runs.beam_search(run, "a", Beams(n_beams=2, max_new_tokens=1), force=True)
+    assert len(beams_found) == 1
 
 
 def test_embedding_evaluating_and_looking_inside_are_bounded(
@@ -313,13 +313,13 @@ with open("/proc/self/status") as file:
 def test_the_peak_of_a_small_run_is_within_15_percent_of_what_is_expected(
     tmp_path: Path, text_file: Path
 ) -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-P", "-c", _PEAK, str(text_file), str(tmp_path / "run")],
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         check=True,
     )
-    expect, peak = done.stdout.splitlines()
+    expect, peak = process.stdout.splitlines()
     expected = float(expect.split(", ")[1].split()[0]) * 1e6
     assert expected == pytest.approx(int(peak) * 1024, rel=0.15)

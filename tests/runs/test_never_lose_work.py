@@ -37,10 +37,10 @@ def losses(folder: Path) -> list[float]:
 
 def assert_same_end(one: Path, two: Path) -> None:
     ends = [load(RunFolder(folder).shelf.latest()) for folder in (one, two)]
-    for what in ("model", "optimiser", "random"):
-        left, right = (getattr(end, what) for end in ends)
+    for state_name in ("model", "optimiser", "random"):
+        left, right = (getattr(end, state_name) for end in ends)
         assert left.keys() == right.keys()
-        assert all(torch.equal(left[k], right[k]) for k in left), what
+        assert all(torch.equal(left[k], right[k]) for k in left), state_name
     assert ends[0].state["progress"] == ends[1].state["progress"]
     assert losses(one) == losses(two)
 
@@ -88,9 +88,9 @@ def test_an_observer_that_raises_costs_no_update(trained: Path, tmp_path: Path, 
     ids=["AdamW", "Adam", "SGD"],
 )
 def test_every_optimiser_resumes_in_every_precision(tmp_path: Path, optimiser: str) -> None:
-    chosen = [optimiser, "training.precision=bfloat16"]
-    train_tiny(tmp_path / "straight", settings=chosen)
-    train_tiny(tmp_path / "run", settings=chosen)
+    settings = [optimiser, "training.precision=bfloat16"]
+    train_tiny(tmp_path / "straight", settings=settings)
+    train_tiny(tmp_path / "run", settings=settings)
     # go back to an older checkpoint, and do the rest again
     runs.resume(tmp_path / "run" / "checkpoints" / "step-8", show=False)
     assert_same_end(tmp_path / "straight", tmp_path / "run")
@@ -164,8 +164,8 @@ def test_resuming_a_finished_run_changes_nothing(trained: Path, tmp_path: Path) 
 def test_a_metrics_line_cut_short_by_a_crash_is_no_obstacle(trained: Path, tmp_path: Path) -> None:
     shutil.copytree(trained, tmp_path / "run")
     metrics = RunFolder(tmp_path / "run").metrics
-    whole = metrics.read_bytes()
-    metrics.write_bytes(whole + b'{"event": "Logged", "step": 1')
+    content = metrics.read_bytes()
+    metrics.write_bytes(content + b'{"event": "Logged", "step": 1')
     runs.resume(tmp_path / "run" / "checkpoints" / "step-8", show=False)
     assert_same_end(trained, tmp_path / "run")
     resumed = [e for e in read_events(metrics) if isinstance(e, Resumed)]
@@ -176,7 +176,7 @@ def test_killed_at_thirty_random_moments_the_end_is_the_same(tmp_path: Path) -> 
     environment = os.environ | {"PYTHONPATH": str(TESTS), "OMP_NUM_THREADS": "1"}
 
     def run(folder: str, kills: int) -> dict[str, int]:
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, str(TESTS / "support" / "killer.py"), folder, str(kills), "1337"],
             cwd=tmp_path,
             env=environment,
@@ -185,8 +185,8 @@ def test_killed_at_thirty_random_moments_the_end_is_the_same(tmp_path: Path) -> 
             timeout=300,
             check=False,
         )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return json.loads(done.stdout)
+        assert process.returncode == 0, process.stdout + process.stderr
+        return json.loads(process.stdout)
 
     assert run("killed", 30)["killed"] == 30
     run("straight", 0)
@@ -215,11 +215,11 @@ def test_a_signal_finishes_the_step_saves_and_says_how_to_resume(
         assert process.poll() is None
         time.sleep(0.05)
     process.send_signal(number)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 128 + number, err
-    assert "pellucid train --resume run" in err.replace("\n", " ")
-    assert "Traceback" not in err
-    assert f"interrupted by {number.name}" in out
+    printed, errors = process.communicate(timeout=60)
+    assert process.returncode == 128 + number, errors
+    assert "pellucid train --resume run" in errors.replace("\n", " ")
+    assert "Traceback" not in errors
+    assert f"interrupted by {number.name}" in printed
     shelf = RunFolder(tmp_path / "run").shelf
     assert shelf.latest() == shelf.path(shelf.steps()[-1])
 
@@ -247,10 +247,10 @@ def test_kills_at_random_moments_are_told_one_by_one_and_change_nothing(
     before = {f: f.read_bytes() for f in (tmp_path / "run").rglob("*") if f.is_file()}
     words = ["verify-resume", str(tmp_path / "run"), "--kills", str(kills), "--seed", "3"]
     assert main(words) == 0
-    told = capsys.readouterr().out.splitlines()
-    assert told[0] == f"from step 8 to 12, killed {kills} times at random moments (seed 3)"
-    assert len([line for line in told if line.startswith("kill ")]) == kills
-    assert all(line.endswith("equal, bit for bit") for line in told[1:-1])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"from step 8 to 12, killed {kills} times at random moments (seed 3)"
+    assert len([line for line in lines if line.startswith("kill ")]) == kills
+    assert all(line.endswith("equal, bit for bit") for line in lines[1:-1])
     assert {f: f.read_bytes() for f in (tmp_path / "run").rglob("*") if f.is_file()} == before
 
 
@@ -262,14 +262,16 @@ def test_a_kill_that_costs_something_is_found_out(
 
     shutil.copytree(trained, tmp_path / "run")
 
-    def go_on(path: Path, end: int, reward: str | None, kill: object = None) -> kills._ChildReport:
+    def run_child(
+        path: Path, end: int, reward: str | None, kill: object = None
+    ) -> kills._ChildReport:
         if kill is not None:
             shutil.copytree(RunFolder(path).shelf.path(8), RunFolder(path).shelf.path(9))
             RunFolder(path).shelf.rewind(RunFolder(path).shelf.path(9))
         digests = {9: "another", 12: "the end"}
         return kills._ChildReport(9, digests, (0.0, 1.0, 2.0, 3.0), killed=kill is not None)
 
-    monkeypatch.setattr(kills, "_run_child", go_on)
+    monkeypatch.setattr(kills, "_run_child", run_child)
     proof = runs.verify_kills(tmp_path / "run", kills=1)
     assert not proof.is_equal
     assert [kill.equal for kill in proof.kills] == [False]
@@ -322,11 +324,11 @@ def test_default_folders_never_collide(tmp_path: Path) -> None:
     from pellucid.saved_runs.folder import preparing
 
     with ExitStack() as stack:
-        begun = [
+        folders = [
             stack.enter_context(preparing(name="nano", parent=tmp_path / "runs")) for _ in range(20)
         ]
-        assert len({folder.path for folder, _ in begun}) == 20
-        assert len({work.path for _, work in begun}) == 20
+        assert len({folder.path for folder, _ in folders}) == 20
+        assert len({work.path for _, work in folders}) == 20
     assert len([*(tmp_path / "runs").iterdir()]) == 20
 
 

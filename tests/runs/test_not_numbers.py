@@ -23,12 +23,12 @@ def with_weights(source: Path, target: Path, change: dict[str, float], scale: fl
     """A copy of a run whose latest checkpoint has other weights, and is whole."""
     shutil.copytree(source, target)
     path = RunFolder(target).shelf.latest()
-    whole = load(path)
-    model = {name: tensor * scale for name, tensor in whole.model.items()}
+    checkpoint = load(path)
+    model = {name: tensor * scale for name, tensor in checkpoint.model.items()}
     for name, value in change.items():
         model[name].view(-1)[1] = value
     shutil.rmtree(path)
-    save(path, type(whole)(model, whole.optimiser, whole.random, whole.state))
+    save(path, type(checkpoint)(model, checkpoint.optimiser, checkpoint.random, checkpoint.state))
     return target
 
 
@@ -86,9 +86,9 @@ def test_every_verb_that_computes_refuses_and_names_the_tensor(
 
 def test_check_still_looks_at_such_a_run(broken: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(broken), "--json"]) == 0
-    said = capsys.readouterr().out
-    json.loads(said, parse_constant=pytest.fail)
-    assert json.loads(said)["findings"]
+    printed = capsys.readouterr().out
+    json.loads(printed, parse_constant=pytest.fail)
+    assert json.loads(printed)["findings"]
 
 
 def test_a_published_model_is_refused_where_it_lies_and_when_imported(
@@ -112,9 +112,9 @@ def test_logits_that_overflow_are_refused_and_nothing_is_drawn(
     huge = str(with_weights(trained, tmp_path / "run", {}, scale=1e30))
     for words in (["generate", huge, "the"], ["score", huge, "the fox"], ["embed", huge, "fox"]):
         assert main([*words, "--json"]) == 3
-        out, err = capsys.readouterr()
-        assert "are not finite" in " ".join(err.split())
-        json.loads(out, parse_constant=pytest.fail)
+        printed, errors = capsys.readouterr()
+        assert "are not finite" in " ".join(errors.split())
+        json.loads(printed, parse_constant=pytest.fail)
     with pytest.raises(NonFiniteError):
         runs.beam_search(pellucid.load(huge), "the")
 

@@ -83,11 +83,14 @@ def test_dropout_begins_when_so_much_of_the_text_was_read(tmp_path: Path) -> Non
     )
     # 42 rows an epoch, four an update: half of them are read after six updates
     assert facts(tmp_path / "late")["dropout"] == "begins after 0.5 epochs"
-    for step, same in ((4, True), (8, False)):
-        late, never = (
+    for step, is_same in ((4, True), (8, False)):
+        late, without_dropout = (
             load(RunFolder(tmp_path / name).shelf.path(step)).model for name in ("late", "never")
         )
-        assert all(torch.equal(late[name], weight) for name, weight in never.items()) == same
+        assert (
+            all(torch.equal(late[name], weight) for name, weight in without_dropout.items())
+            == is_same
+        )
     shutil.copytree(tmp_path / "late", tmp_path / "run")
     runs.resume(tmp_path / "run" / "checkpoints" / "step-4", show=False)
     assert_same_end(tmp_path / "late", tmp_path / "run")

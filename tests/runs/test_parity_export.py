@@ -47,8 +47,8 @@ def test_a_trained_run_says_the_same_there(kind: str, tmp_path: Path) -> None:
     batch = words("the quick", return_tensors="pt")
     assert batch["input_ids"][0].tolist() == prompt
     with torch.no_grad():
-        got, expected = run.model(torch.tensor([prompt])), model(batch["input_ids"]).logits
-    torch.testing.assert_close(got, expected, rtol=0, atol=1e-5)
+        own_logits, expected = run.model(torch.tensor([prompt])), model(batch["input_ids"]).logits
+    torch.testing.assert_close(own_logits, expected, rtol=0, atol=1e-5)
     assert (words.bos_token_id, words.eos_token_id) == (
         run.tokenizer.begin_id,
         run.tokenizer.end_id,
@@ -90,11 +90,13 @@ def test_a_classifier_names_the_same_classes_there_and_after_coming_back(
     pipeline = transformers.pipeline("text-classification", str(tmp_path / "out"), top_k=None)
     import_model(tmp_path / "out", tmp_path / "again")
     for text in TEXTS:
-        theirs = {one["label"]: one["score"] for one in pipeline([text])[0]}
+        expected_shares = {
+            class_score["label"]: class_score["score"] for class_score in pipeline([text])[0]
+        }
         for place in (run, tmp_path / "out", tmp_path / "again"):
-            (found,) = classify(load(place), text)
-            shares = {share.name: share.probability for share in found.shares}
-            assert shares == pytest.approx(theirs, abs=1e-5)
+            (classified,) = classify(load(place), text)
+            shares = {share.name: share.probability for share in classified.shares}
+            assert shares == pytest.approx(expected_shares, abs=1e-5)
             assert load(place).config.objective == objective
 
 
@@ -117,14 +119,14 @@ def test_a_published_gpt2_classifier_is_handed_the_same_tokens(tmp_path: Path) -
         num_labels=3, bos_token_id=256, eos_token_id=256,
     )  # fmt: skip
     torch.manual_seed(0)
-    theirs = transformers.GPT2ForSequenceClassification(settings).eval()
-    theirs.save_pretrained(tmp_path)
+    reference_model = transformers.GPT2ForSequenceClassification(settings).eval()
+    reference_model.save_pretrained(tmp_path)
     run = load(tmp_path)
     for text in TEXTS:
         with torch.no_grad():
-            expected = theirs(**words(text, return_tensors="pt")).logits[0].softmax(dim=0)
-        (found,) = classify(run, text)
-        shares = {share.name: share.probability for share in found.shares}
+            expected = reference_model(**words(text, return_tensors="pt")).logits[0].softmax(dim=0)
+        (classified,) = classify(run, text)
+        shares = {share.name: share.probability for share in classified.shares}
         assert [shares[f"LABEL_{n}"] for n in range(3)] == pytest.approx(
             expected.tolist(), abs=1e-5
         )

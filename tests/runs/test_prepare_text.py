@@ -40,17 +40,17 @@ class Prepared:
         self.file.write_text("".join(rows), "utf-8")
 
     def __call__(self, name: str, held_out: float = 0.2) -> str:
-        said: list[str] = []
+        messages: list[str] = []
         text = config.Text(
             corpus=config.Files(paths=(str(self.file),), field="t"),
             tokenizer=config.Characters(),
             held_out=held_out,
             drop_duplicates=False,
         )
-        tokenizer, fill = ready_text(text, said.append)
+        tokenizer, fill = ready_text(text, messages.append)
         fill(self.folder / name / "text")
         tokenizer.save(self.folder / name / "tokenizer.json")
-        return "; ".join(said)
+        return "; ".join(messages)
 
     def contents(self, name: str) -> dict[str, bytes]:
         files = (p for p in (self.folder / name).rglob("*") if p.is_file())
@@ -70,9 +70,9 @@ def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Prepared:
 
 def test_same_text_is_prepared_once_and_is_the_same_afterwards(prepared: Prepared) -> None:
     assert "encoding" in prepared("one")
-    said = prepared("two")
-    assert "taking the prepared text" in said
-    assert "encoding" not in said
+    message = prepared("two")
+    assert "taking the prepared text" in message
+    assert "encoding" not in message
     assert prepared.contents("one") == prepared.contents("two")
     assert len(prepared.entries) == 1
 
@@ -91,9 +91,9 @@ def test_damaged_entry_is_said_and_prepared_anew(prepared: Prepared) -> None:
     content = file.read_bytes()
     file.unlink()
     file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    said = prepared("two")
-    assert "preparing the text anew" in said
-    assert "train.npy does not match its checksum" in said
+    message = prepared("two")
+    assert "preparing the text anew" in message
+    assert "train.npy does not match its checksum" in message
     assert prepared.contents("one") == prepared.contents("two")
     assert "taking the prepared text" in prepared("three")
 
@@ -167,10 +167,10 @@ def test_large_file_is_hashed_again_only_where_it_may_have_changed(
     monkeypatch.setattr(checksums, "file_sha256", counting)
 
     def hash_pieces() -> str:
-        remembered = HashCache(tmp_path / "hashes.json")
-        found = remembered.sha256(file)
-        remembered.save()
-        return found
+        hashes = HashCache(tmp_path / "hashes.json")
+        digest = hashes.sha256(file)
+        hashes.save()
+        return digest
 
     file.write_bytes(b"one text")
     first = hash_pieces()
@@ -193,15 +193,15 @@ def test_large_file_is_hashed_again_only_where_it_may_have_changed(
 
 def test_what_was_left_unfinished_for_a_day_is_taken_away(prepared: Prepared) -> None:
     place = prepared.folder / "cache" / "text"
-    old, fresh, held = (
+    old, fresh, locked = (
         Partial(place / name, ("text/train.npy",)) for name in ("old", "fresh", "held")
     )
-    mine = place / "notes.partial"
-    for folder in (old.path, fresh.path, held.path, mine):
+    own_folder = place / "notes.partial"
+    for folder in (old.path, fresh.path, locked.path, own_folder):
         (folder / "text").mkdir(parents=True)
         (folder / "text" / "train.npy").write_bytes(b"half")
     long_ago = time.time() - 25 * 3600
-    for folder in (old.path, held.path, mine):
+    for folder in (old.path, locked.path, own_folder):
         for path in (folder, *folder.rglob("*")):
             os.utime(path, (long_ago, long_ago))
     old.release()
@@ -212,18 +212,18 @@ def test_what_was_left_unfinished_for_a_day_is_taken_away(prepared: Prepared) ->
         "held.partial",
         "notes.partial",
     ]
-    assert (mine / "text" / "train.npy").read_bytes() == b"half"
-    held.release()
+    assert (own_folder / "text" / "train.npy").read_bytes() == b"half"
+    locked.release()
 
 
 def test_text_that_another_process_prepares_is_prepared_beside_it(
     prepared: Prepared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def taken(_: Path) -> None:
+    def refuse(_: Path) -> None:
         raise FolderInUse("held")
 
     with monkeypatch.context() as patch:
-        patch.setattr(cache, "Workshop", taken)
+        patch.setattr(cache, "Workshop", refuse)
         assert "another process prepares the same text" in prepared("one")
     assert list((prepared.folder / "cache" / "text").iterdir()) == []
     prepared("two")
@@ -286,16 +286,16 @@ def test_process_that_is_killed_while_encoding_is_gone_on_with(
             time.sleep(0.002)
         killed.send_signal(signal.SIGKILL)
     (journal,) = journals()
-    begun = journal.with_name("train.npy").stat().st_ino
+    first_inode = journal.with_name("train.npy").stat().st_ino
     for name, store in (("one", "cache"), ("undisturbed", "another")):
         with start(name, store) as process:
             process.communicate()
         assert process.returncode == 0
-    one, preserve_state = tmp_path / "one", tmp_path / "undisturbed"
+    first_run, preserve_state = tmp_path / "one", tmp_path / "undisturbed"
     # the very file that the first process had begun
-    assert (one / "text" / "train.npy").stat().st_ino == begun
+    assert (first_run / "text" / "train.npy").stat().st_ino == first_inode
     for file in (*(preserve_state / "text").iterdir(), preserve_state / "tokenizer.json"):
-        assert (one / file.relative_to(preserve_state)).read_bytes() == file.read_bytes()
+        assert (first_run / file.relative_to(preserve_state)).read_bytes() == file.read_bytes()
     assert journals() == []
     assert [*tmp_path.rglob("*.partial")] == []
 

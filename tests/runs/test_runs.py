@@ -66,9 +66,9 @@ def test_tensors_that_do_not_fit_are_named(trained: Path) -> None:
     run = pellucid.load(trained)
     tensors = dict(run.model.named_parameters())
     cpu = torch.device("cpu")
-    without = {n: t for n, t in tensors.items() if n != "decoder.final_norm.gain"}
+    too_few = {n: t for n, t in tensors.items() if n != "decoder.final_norm.gain"}
     with pytest.raises(CheckpointError, match=r"missing \['decoder.final_norm.gain'\]"):
-        fill(run.model, without, cpu)
+        fill(run.model, too_few, cpu)
     with pytest.raises(CheckpointError, match=r"not expected \['x'\]"):
         fill(run.model, tensors | {"x": torch.ones(1)}, cpu)
     with pytest.raises(CheckpointError, match=r"final_norm.gain is \(3,\).*\(16,\)"):
@@ -100,9 +100,9 @@ def test_evaluate_reads_files(trained: Path, tmp_path: Path) -> None:
 
 def test_generate_from_python(trained: Path) -> None:
     run = pellucid.load(trained)
-    (one,) = pellucid.generate(run, "the ")
-    assert len(one.ids) <= 200
-    assert one.text == run.tokenizer.decode(one.ids)
+    (generated,) = pellucid.generate(run, "the ")
+    assert len(generated.ids) <= 200
+    assert generated.text == run.tokenizer.decode(generated.ids)
 
 
 def test_attach_shows_a_finished_run_and_ends(trained: Path) -> None:
@@ -121,10 +121,10 @@ def test_attach_follows_a_run_while_it_is_written(trained: Path, tmp_path: Path)
     process = subprocess.Popen([sys.executable, "-c", code, str(run), str(tests)])
     while not (run / "metrics.jsonl").is_file():
         assert process.poll() is None
-    seen = list(attach(RunFolder(run), poll_seconds=0.02))
+    events = list(attach(RunFolder(run), poll_seconds=0.02))
     assert process.wait(timeout=60) == 0
-    assert seen == read_events(RunFolder(run).metrics)
-    assert type(seen[-1]).__name__ == "Finished"
+    assert events == read_events(RunFolder(run).metrics)
+    assert type(events[-1]).__name__ == "Finished"
 
 
 def test_settings_files_and_arguments_are_laid_over_each_other(tmp_path: Path) -> None:
@@ -200,11 +200,11 @@ def test_a_batch_that_grows_has_more_updates_for_as_many_rows() -> None:
             seconds_per_step=0.5,
         )
 
-    whole = 5.5  # rows an update, in the mean
+    mean_rows = 5.5  # rows an update, in the mean
     assert steps(config.Steps(count=7)) == 7
     assert steps(config.Epochs(count=1.1)) == 100
-    assert steps(config.Tokens(count=int(whole * 64 * 100))) == 100
-    assert steps(config.Minutes(count=1)) == int(60 * 0.85 / (0.5 * whole / 8))
+    assert steps(config.Tokens(count=int(mean_rows * 64 * 100))) == 100
+    assert steps(config.Minutes(count=1)) == int(60 * 0.85 / (0.5 * mean_rows / 8))
 
 
 def test_minutes_from_python(tmp_path: Path) -> None:
@@ -245,8 +245,8 @@ def test_a_slow_first_update_is_timed_again_where_it_waited_for_the_compiler(
     monkeypatch.setattr(plan, "time", SimpleNamespace(perf_counter=lambda: next(seconds)))
     monkeypatch.setattr(plan, "compiler_problem", lambda _: None)
     monkeypatch.setattr(plan, "compile_blocks", lambda _: None)
-    on = "on" if compiled else "off"
-    train_tiny(tmp_path / "run", steps=1, settings=[f"training.compile={on}"])
+    compile_setting = "on" if compiled else "off"
+    train_tiny(tmp_path / "run", steps=1, settings=[f"training.compile={compile_setting}"])
     assert steps == [True] * (4 if compiled else 1) + [False]
 
 
@@ -271,8 +271,8 @@ def test_the_loss_of_a_run_is_compiled_if_it_says_so(
         return lambda event: losses[name].extend(getattr(event, "losses", ()))
 
     for name in losses:
-        said = [f"training.compile={name}"]
-        train_tiny(tmp_path / name, steps=2, settings=said, observers=[listen(name)])
+        settings = [f"training.compile={name}"]
+        train_tiny(tmp_path / name, steps=2, settings=settings, observers=[listen(name)])
         assert bool(calls) == (choice == "all")
     assert losses[choice] == pytest.approx(losses["off"], abs=1e-5)
     assert losses["off"]

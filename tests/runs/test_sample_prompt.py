@@ -27,17 +27,17 @@ def trained(tmp_path: Path, texts: list[str], name: str, *more: str) -> config.R
     book = tmp_path / f"book-{name}"
     paths = [str(written(book, texts))]
     settings = [*TINY, "training.sentence=", "text.held_out=0.2", *more]
-    out = tmp_path / name
-    return pellucid.train(paths, out=out, steps=1, settings=settings, show=False).config
+    folder = tmp_path / name
+    return pellucid.train(paths, out=folder, steps=1, settings=settings, show=False).config
 
 
 def test_a_run_is_shown_by_a_beginning_of_its_held_out_text(tmp_path: Path) -> None:
-    found = trained(tmp_path, BOOK, "one").training.sentence
-    assert found.startswith("Chapter ")
-    assert any(text.startswith(found) for text in BOOK)
+    sentence = trained(tmp_path, BOOK, "one").training.sentence
+    assert sentence.startswith("Chapter ")
+    assert any(text.startswith(sentence) for text in BOOK)
     # nothing is drawn: the same text has the same beginning, and the run's config says which
-    assert trained(tmp_path, BOOK, "two").training.sentence == found
-    assert pellucid.load(tmp_path / "one").config.training.sentence == found
+    assert trained(tmp_path, BOOK, "two").training.sentence == sentence
+    assert pellucid.load(tmp_path / "one").config.training.sentence == sentence
 
 
 def test_a_sentence_that_a_config_names_is_kept(tmp_path: Path) -> None:
@@ -53,10 +53,10 @@ def test_a_beginning_is_short_and_stands_in_the_text_whatever_it_is(
     tmp_path: Path, text: str
 ) -> None:
     # documents differ, or one of two equal ones would be left out
-    found = trained(tmp_path, [f"{text}{n}" for n in range(8)], "any").training.sentence
-    assert 0 < len(found) <= 40
-    assert found in text
-    assert "\ufffd" not in found
+    sentence = trained(tmp_path, [f"{text}{n}" for n in range(8)], "any").training.sentence
+    assert 0 < len(sentence) <= 40
+    assert sentence in text
+    assert "\ufffd" not in sentence
 
 
 def test_a_title_of_one_or_two_words_is_passed_over(tmp_path: Path) -> None:

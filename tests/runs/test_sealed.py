@@ -107,8 +107,8 @@ def test_an_allowed_change_is_recorded_shown_and_not_asked_for_again(
     assert main(["train", "--resume", str(run.path), "--no-vitals"]) == 2
     capsys.readouterr()
     assert main(["train", "--resume", str(run.path), "--no-vitals", "--allow-drift"]) == 0
-    shown = capsys.readouterr().out
-    assert "from step 8 on, changed: schedule.final is 0.5, was 0.0" in shown
+    printed = capsys.readouterr().out
+    assert "from step 8 on, changed: schedule.final is 0.5, was 0.0" in printed
     drift = Drifted(step=8, changes=(("schedule.final", "0.0", "0.5"),))
     assert [e for e in read_events(run.metrics) if isinstance(e, Drifted)] == [drift]
     for path in (run.path, run.shelf.path(8)):  # after the change, and where it was allowed
@@ -198,10 +198,12 @@ def test_a_length_edited_by_hand_is_refused_with_the_flag_for_it(run: RunFolder)
 
 def test_runs_of_the_first_version_resume_with_one_line(run: RunFolder) -> None:
     path = run.shelf.path(8)
-    whole = load(path)
-    state = {key: value for key, value in whole.state.items() if key not in ("seal", "generators")}
+    checkpoint = load(path)
+    state = {
+        key: value for key, value in checkpoint.state.items() if key not in ("seal", "generators")
+    }
     shutil.rmtree(path)
-    save(path, type(whole)(whole.model, whole.optimiser, whole.random, state))
+    save(path, type(checkpoint)(checkpoint.model, checkpoint.optimiser, checkpoint.random, state))
     edit(run.config, "keep_checkpoints = 2", "keep_checkpoints = 5")
     (line,) = texts(resume(run))
     assert "without digests" in line
@@ -220,12 +222,12 @@ def test_runs_of_the_first_version_resume_with_one_line(run: RunFolder) -> None:
 def test_what_a_crash_left_of_a_line_is_cut_off_and_said(
     run: RunFolder, tail: bytes, words: str
 ) -> None:
-    whole = read_events(run.metrics)
+    events = read_events(run.metrics)
     run.metrics.write_bytes(run.metrics.read_bytes() + tail)
-    assert read_events(run.metrics) == whole  # whoever reads it meanwhile
+    assert read_events(run.metrics) == events  # whoever reads it meanwhile
     (line,) = cut_after(run.metrics, 12)
     assert words in line
-    assert read_events(run.metrics) == whole
+    assert read_events(run.metrics) == events
     assert run.metrics.read_bytes().endswith(b"}\n")
     assert cut_after(run.metrics, 12) == []
 
@@ -256,17 +258,17 @@ def recorded(folder: RunFolder) -> list[tuple[str, int]]:
 
     A thread writes a checkpoint, so its line may stand before or after that of the next update.
     """
-    always = [e for e in read_events(folder.metrics) if not isinstance(e, Resumed | Vitals)]
-    return sorted((type(event).__name__, event.step) for event in always)
+    replayed = [e for e in read_events(folder.metrics) if not isinstance(e, Resumed | Vitals)]
+    return sorted((type(event).__name__, event.step) for event in replayed)
 
 
 def test_no_event_is_recorded_twice(trained: Path, run: RunFolder) -> None:
-    whole = recorded(RunFolder(trained))
+    all_events = recorded(RunFolder(trained))
     resume(run)
-    assert recorded(run) == whole
+    assert recorded(run) == all_events
     shutil.rmtree(run.shelf.folder)
     resume(run)  # from the start, where step 0 is judged again
-    assert recorded(run) == whole
+    assert recorded(run) == all_events
     starts = [e for e in read_events(run.metrics) if e.step == 0]
     assert len([e for e in starts if isinstance(e, Evaluated | Sampled)]) == 2
 
@@ -274,16 +276,16 @@ def test_no_event_is_recorded_twice(trained: Path, run: RunFolder) -> None:
 def test_a_finished_run_that_is_resumed_records_nothing(trained: Path, tmp_path: Path) -> None:
     shutil.copytree(trained, tmp_path / "run")
     metrics = RunFolder(tmp_path / "run").metrics
-    heard: list[Event] = []
-    runs.resume(tmp_path / "run", show=False, observers=[heard.append])
+    events: list[Event] = []
+    runs.resume(tmp_path / "run", show=False, observers=[events.append])
     assert metrics.read_bytes() == RunFolder(trained).metrics.read_bytes()
-    assert [type(event) for event in heard] == [Resumed, Finished]
+    assert [type(event) for event in events] == [Resumed, Finished]
 
 
 def test_a_checkpoint_whose_line_was_lost_is_recorded(run: RunFolder) -> None:
     lines = run.metrics.read_text().splitlines(keepends=True)
-    kept = [li for li in lines if not ('"CheckpointSaved"' in li and '"step": 8,' in li)]
-    run.metrics.write_text("".join(kept))
+    kept_lines = [li for li in lines if not ('"CheckpointSaved"' in li and '"step": 8,' in li)]
+    run.metrics.write_text("".join(kept_lines))
     resume(run)
     steps = [e.step for e in read_events(run.metrics) if isinstance(e, CheckpointSaved)]
     assert steps == [4, 8, 12]
@@ -335,10 +337,10 @@ def test_a_damaged_newest_checkpoint_costs_its_steps_and_no_more(
 
 def write_anew(path: Path, **parts: object) -> None:
     """Save a checkpoint again with other parts, under checksums that fit."""
-    whole = load(path)
-    whole = replace(whole, **{name: deepcopy(part) for name, part in parts.items()})
+    checkpoint = load(path)
+    checkpoint = replace(checkpoint, **{name: deepcopy(part) for name, part in parts.items()})
     shutil.rmtree(path)
-    save(path, whole)
+    save(path, checkpoint)
 
 
 #: What may be wrong in a state whose checksum is right: what is put where, and what is said of it.
@@ -466,31 +468,31 @@ def test_damaged_windows_of_vital_signs_never_stop_a_resume(
 
 def draw_while_judging(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Code of the user's that draws from Python's and NumPy's generators in every update."""
-    drawn: list[float] = []
+    draws: list[float] = []
     batch_of = Job.batch_of
 
     def judged(job: Job, step: int) -> object:
-        drawn.append(random.random() + float(np.random.rand()))
+        draws.append(random.random() + float(np.random.rand()))
         return batch_of(job, step)
 
     monkeypatch.setattr(Job, "batch_of", judged)
-    return drawn
+    return draws
 
 
 def test_what_code_of_the_users_draws_is_the_same_after_a_resume(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drawn = draw_while_judging(monkeypatch)
+    draws = draw_while_judging(monkeypatch)
     train_tiny(tmp_path / "run", steps=6)
-    straight = drawn.copy()
+    straight = draws.copy()
     assert len(set(straight)) == 6
     runs.resume(tmp_path / "run" / "checkpoints" / "step-4", show=False)
-    assert drawn[6:] == straight[4:]
-    drawn.clear()
+    assert draws[6:] == straight[4:]
+    draws.clear()
     random.seed(3)
     np.random.seed(3)
     train_tiny(tmp_path / "again", steps=2)  # whatever was drawn before
-    assert drawn == straight[:2]
+    assert draws == straight[:2]
 
 
 def test_training_leaves_the_callers_generators_as_they_were(tmp_path: Path) -> None:
@@ -518,12 +520,12 @@ def test_a_run_with_the_names_of_0_1_resumes_bit_for_bit_and_unedited(
 ) -> None:
     settings = [text.replace(".decoder.", ".encoder.") for text in TINY]
     file = write_text(tmp_path / "text")
-    out = tmp_path / "run"
+    run_path = tmp_path / "run"
     pellucid.train(
-        [file], objective="mlm", out=out, steps=8, settings=[*settings, "text.held_out=0.2"],
+        [file], objective="mlm", out=run_path, steps=8, settings=[*settings, "text.held_out=0.2"],
         show=False,
     )  # fmt: skip
-    folder = RunFolder(out)
+    folder = RunFolder(run_path)
     straight = (folder.shelf.path(8) / "model.safetensors").read_bytes()
     shutil.rmtree(folder.shelf.path(8))
     folder.shelf.rewind(folder.shelf.path(4))

@@ -100,8 +100,8 @@ def test_before_the_first_step_there_is_nothing_to_save(
     words = command(tmp_path)
     words += ["--set", "training.compile=on"] if "compiler" in what else []
     assert main(words) == 128 + number
-    said = " ".join(capsys.readouterr().err.split())
-    assert said == f"stopped by {number.name} before the first step: there is nothing to save"
+    message = " ".join(capsys.readouterr().err.split())
+    assert message == f"stopped by {number.name} before the first step: there is nothing to save"
     assert not (tmp_path / "run").exists()
 
 
@@ -139,12 +139,12 @@ def test_a_run_that_nobody_reads_is_saved_and_stops(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     stream = os.fdopen(writing, "w")
 
-    def leave(event: Event) -> None:
+    def close_reader(event: Event) -> None:
         if isinstance(event, StepFinished) and event.step == 2:
             os.close(reading)
 
     with pytest.raises(Interrupted, match="SIGPIPE after step") as stop:
-        train_tiny(tmp_path / "run", observers=[PlainLines(stream), leave])
+        train_tiny(tmp_path / "run", observers=[PlainLines(stream), close_reader])
     with pytest.raises(BrokenPipeError):
         stream.close()
     assert stop.value.exit_code == ExitCode.UNREAD
@@ -175,22 +175,24 @@ def test_one_signal_saves_and_the_run_goes_on_bit_for_bit(trained: Path, tmp_pat
     folder = RunFolder(tmp_path / "run")
     saved = [e.step for e in read_events(folder.metrics) if isinstance(e, CheckpointSaved)]
     assert saved == [4, 5, 8, 12]
-    one, two = (load(RunFolder(path).shelf.latest()).model for path in (trained, folder.path))
-    assert all(torch.equal(one[name], two[name]) for name in one)
+    first_model, second_model = (
+        load(RunFolder(path).shelf.latest()).model for path in (trained, folder.path)
+    )
+    assert all(torch.equal(first_model[name], second_model[name]) for name in first_model)
 
 
 def test_a_handler_of_yours_for_that_signal_stays(tmp_path: Path) -> None:
-    came: list[int] = []
-    with handled(signal.SIGUSR1, lambda number, frame: came.append(number)):
+    numbers: list[int] = []
+    with handled(signal.SIGUSR1, lambda number, frame: numbers.append(number)):
         train_tiny(tmp_path / "run", steps=2, observers=[at(1, signal.SIGUSR1)])
-    assert came == [signal.SIGUSR1]
+    assert numbers == [signal.SIGUSR1]
 
 
 def test_outside_the_main_thread_no_handler_is_installed(tmp_path: Path) -> None:
-    seen: list[list[object]] = []
+    handlers_seen: list[list[object]] = []
 
     def look(event: Event) -> None:
-        seen.append(handlers())
+        handlers_seen.append(handlers())
 
     thread = threading.Thread(
         target=train_tiny, args=(tmp_path / "run",), kwargs={"steps": 2, "observers": [look]}
@@ -198,7 +200,7 @@ def test_outside_the_main_thread_no_handler_is_installed(tmp_path: Path) -> None
     thread.start()
     thread.join()
     assert RunFolder(tmp_path / "run").shelf.latest().name == "step-2"
-    assert seen.count(handlers()) == len(seen) > 0
+    assert handlers_seen.count(handlers()) == len(handlers_seen) > 0
 
 
 def test_handlers_are_put_back_when_a_training_raises(tmp_path: Path) -> None:

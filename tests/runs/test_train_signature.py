@@ -43,8 +43,8 @@ TRAIN_0_1 = frozenset(
 
 def test_train_takes_what_it_took_in_0_1_and_parts() -> None:
     parameters = inspect.signature(pellucid.train).parameters
-    taken = (parameters.keys() - {"choices"}) | RunChoices.__annotations__.keys()
-    assert taken == TRAIN_0_1 | {"parts"}
+    accepted = (parameters.keys() - {"choices"}) | RunChoices.__annotations__.keys()
+    assert accepted == TRAIN_0_1 | {"parts"}
     assert parameters["paths"].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
 
 
@@ -56,8 +56,8 @@ def test_a_choice_that_does_not_exist_is_a_type_error(tmp_path: Path) -> None:
 
 def test_a_choice_of_none_chooses_nothing() -> None:
     plain = resolve_config(["a.txt"])
-    nothing = dict.fromkeys(RunChoices.__annotations__) | {"columns": (), "settings": ()}
-    assert resolve_config(["a.txt"], **nothing) == plain  # pyright: ignore[reportArgumentType]
-    chosen = resolve_config(["a.txt"], minutes=5, seed=7)
-    assert chosen.training.budget == config.Minutes(count=5)
-    assert chosen.seed == 7
+    all_none = dict.fromkeys(RunChoices.__annotations__) | {"columns": (), "settings": ()}
+    assert resolve_config(["a.txt"], **all_none) == plain  # pyright: ignore[reportArgumentType]
+    resolved = resolve_config(["a.txt"], minutes=5, seed=7)
+    assert resolved.training.budget == config.Minutes(count=5)
+    assert resolved.seed == 7

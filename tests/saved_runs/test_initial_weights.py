@@ -19,26 +19,26 @@ HEAD = config.ClassificationHead(classes=("a", "b"), pooling="last", dropout=0.0
 
 def test_the_body_is_taken_and_the_new_head_keeps_its_weights() -> None:
     old, new = assemble(BASE, seed=1), assemble(replace(BASE, head=HEAD), seed=2)
-    drawn = new.state_dict()["classifier.weight"].clone()
+    new_head = new.state_dict()["classifier.weight"].clone()
     assert fill_body(new, old.state_dict(), CPU) == ("classifier.weight", "classifier.bias")
     for name, weight in new.state_dict().items():
-        expected = drawn if name == "classifier.weight" else old.state_dict().get(name)
+        expected = new_head if name == "classifier.weight" else old.state_dict().get(name)
         assert expected is None or torch.equal(weight, expected), name
 
 
 def test_a_head_with_other_classes_is_new_and_one_with_the_same_is_taken() -> None:
     old = assemble(replace(BASE, head=HEAD), seed=1).state_dict()
-    more = assemble(replace(BASE, head=replace(HEAD, classes=("a", "b", "c"))), seed=2)
-    assert fill_body(more, old, CPU) == ("classifier.weight", "classifier.bias")
-    same = assemble(replace(BASE, head=HEAD), seed=2)
-    assert fill_body(same, old, CPU) == ()
-    assert torch.equal(same.state_dict()["classifier.weight"], old["classifier.weight"])
+    three_classes = assemble(replace(BASE, head=replace(HEAD, classes=("a", "b", "c"))), seed=2)
+    assert fill_body(three_classes, old, CPU) == ("classifier.weight", "classifier.bias")
+    same_classes = assemble(replace(BASE, head=HEAD), seed=2)
+    assert fill_body(same_classes, old, CPU) == ()
+    assert torch.equal(same_classes.state_dict()["classifier.weight"], old["classifier.weight"])
 
 
 def test_a_pooler_may_be_new() -> None:
     new = assemble(replace(BASE, pooler=True), seed=2)
-    found = fill_body(new, assemble(BASE, seed=1).state_dict(), CPU)
-    assert found == ("pooler.weight", "pooler.bias")
+    new_names = fill_body(new, assemble(BASE, seed=1).state_dict(), CPU)
+    assert new_names == ("pooler.weight", "pooler.bias")
 
 
 @pytest.mark.parametrize(

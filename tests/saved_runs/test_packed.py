@@ -42,8 +42,10 @@ def test_the_numbers_are_those_of_the_same_weights_unpacked(
     with torch.no_grad():
         assert torch.equal(packed(ids), wide(ids))
     prompt, greedy = [ids[0].tolist()], Sampling(temperature=0.0)
-    written, expected = (list(islice(continue_ids(m, prompt, greedy), 9)) for m in (packed, wide))
-    assert written == expected
+    new_tokens, expected = (
+        list(islice(continue_ids(m, prompt, greedy), 9)) for m in (packed, wide)
+    )
+    assert new_tokens == expected
     unpack(packed)
     assert not is_packed(packed)
     for name, parameter in wide.named_parameters():
@@ -97,8 +99,8 @@ def test_no_float32_copy_is_ever_in_memory(tmp_path: Path) -> None:
     write(tmp_path / "dir", hidden_size=512, intermediate_size=4096, num_hidden_layers=6)
     n_bytes = (tmp_path / "dir" / "model.safetensors").stat().st_size
 
-    def peak(how: str) -> int:
-        words = [sys.executable, "-c", _PEAK, str(tmp_path / "dir"), how]
+    def peak(precision: str) -> int:
+        words = [sys.executable, "-c", _PEAK, str(tmp_path / "dir"), precision]
         return 1024 * int(subprocess.run(words, check=True, capture_output=True).stdout)
 
     assert peak("packed") + n_bytes < peak("with parameters")

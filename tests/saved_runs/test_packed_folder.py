@@ -125,12 +125,12 @@ def test_what_does_not_fit_is_packed_anew_with_a_word(
     open_packed(folder)
     spoil(folder)
     with caplog.at_level(logging.WARNING):
-        again = open_packed(folder)
+        repacked = open_packed(folder)
     assert "packed anew" in caplog.text
     assert reason in caplog.text
     caplog.clear()
     no_packing()
-    assert_same(open_packed(folder), again)
+    assert_same(open_packed(folder), repacked)
     assert not caplog.text
 
 

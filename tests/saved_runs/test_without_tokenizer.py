@@ -126,10 +126,10 @@ def test_ids_are_evaluated_as_the_mean_of_their_surprisals(place: Path) -> None:
 
 def test_texts_of_ids_do_not_see_each_other(place: Path) -> None:
     run = pellucid.load(place)
-    both = pellucid.evaluate(run, [IDS, [7, 8]])
-    alone = [float(pellucid.trace(run, ids)["surprisal"].sum()) for ids in (IDS, [7, 8])]
-    assert both.tokens == 8
-    assert both.loss_nats == pytest.approx(sum(alone) / 8)
+    evaluation = pellucid.evaluate(run, [IDS, [7, 8]])
+    single_losses = [float(pellucid.trace(run, ids)["surprisal"].sum()) for ids in (IDS, [7, 8])]
+    assert evaluation.tokens == 8
+    assert evaluation.loss_nats == pytest.approx(sum(single_losses) / 8)
 
 
 def test_ids_longer_than_the_context_are_evaluated_in_windows(place: Path) -> None:
@@ -179,10 +179,10 @@ def test_what_needs_text_says_what_is_missing_where_and_what_to_do(
     monkeypatch.chdir(place.parent)
     Path("text.txt").write_text("some words " * 50)
     assert main([verb, str(place), *TEXT_ONLY[verb]]) == 2
-    said = message(capsys)
-    assert f"the folder {place} holds no tokenizer: expected tokenizer.json" in said
-    assert "--tokenizer PATH" in said
-    assert "pellucid.trace(run, ids)" in said
+    message_text = message(capsys)
+    assert f"the folder {place} holds no tokenizer: expected tokenizer.json" in message_text
+    assert "--tokenizer PATH" in message_text
+    assert "pellucid.trace(run, ids)" in message_text
 
 
 def test_other_families_refuse_text_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -202,14 +202,14 @@ def test_serving_is_refused_before_the_server_starts(
 def test_importing_and_training_need_a_tokenizer(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = str(place.parent / "run")
-    assert main(["import", str(place), out]) == 2
+    folder = str(place.parent / "run")
+    assert main(["import", str(place), folder]) == 2
     assert "holds no tokenizer" in message(capsys)
     text = place.parent / "text.txt"
     text.write_text("some words " * 500)
-    assert main(["train", "--from", str(place), str(text), "--out", out]) == 2
+    assert main(["train", "--from", str(place), str(text), "--out", folder]) == 2
     assert "holds no tokenizer" in message(capsys)
-    assert not Path(out).exists()
+    assert not Path(folder).exists()
 
 
 def test_commands_take_ids(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -217,9 +217,9 @@ def test_commands_take_ids(place: Path, capsys: pytest.CaptureFixture[str]) -> N
     file = place.parent / "ids.txt"
     file.write_text("3 1 4 1 5 9 2 6\n\n7,8\n")
     assert main(["evaluate", str(place), str(file), "--ids", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["loss_nats"] == pytest.approx(runs.evaluate(run, [IDS, [7, 8]]).loss_nats)
-    assert told["bits_per_byte"] is None
+    result = json.loads(capsys.readouterr().out)
+    assert result["loss_nats"] == pytest.approx(runs.evaluate(run, [IDS, [7, 8]]).loss_nats)
+    assert result["bits_per_byte"] is None
     file.write_text("[[3, 1, 4, 1, 5, 9, 2, 6],\n [7, 8]]")
     assert main(["evaluate", str(place), str(file), "--ids"]) == 0
     assert "over        8 tokens" in capsys.readouterr().out

@@ -29,19 +29,21 @@ def test_it_is_what_torch_says(seed: int, queries: int, keys: int) -> None:
     bias = random.normal(size=(queries, keys))
     mask = random.random(size=(queries, keys)) < 0.7
     mask[:, 0] = True
-    ours = attention(q, k, v, mask=mask, bias=bias)
+    own_result = attention(q, k, v, mask=mask, bias=bias)
     added = torch.from_numpy(np.where(mask, bias, -np.inf))
-    theirs = F.scaled_dot_product_attention(*map(torch.from_numpy, (q, k, v)), attn_mask=added)
-    np.testing.assert_allclose(ours, theirs.numpy(), rtol=1e-10, atol=1e-12)
+    torch_result = F.scaled_dot_product_attention(
+        *map(torch.from_numpy, (q, k, v)), attn_mask=added
+    )
+    np.testing.assert_allclose(own_result, torch_result.numpy(), rtol=1e-10, atol=1e-12)
 
 
 @FEW
 @given(seed=st.integers(0, 99))
 def test_what_is_gathered_lies_between_the_values(seed: int) -> None:
     q, k, v = random_qkv(seed, 4, 5)
-    gathered = attention(q, k, v)
-    assert (gathered <= v.max(-2, keepdims=True) + 1e-12).all()
-    assert (gathered >= v.min(-2, keepdims=True) - 1e-12).all()
+    mixed = attention(q, k, v)
+    assert (mixed <= v.max(-2, keepdims=True) + 1e-12).all()
+    assert (mixed >= v.min(-2, keepdims=True) - 1e-12).all()
 
 
 @FEW
@@ -63,8 +65,8 @@ def test_a_query_that_sees_no_key_gathers_zero_and_passes_no_gradient() -> None:
     for reaches in attention_grad(q, k, v, grad, **options):
         assert not reaches.any()
     tensors = [torch.from_numpy(x).requires_grad_() for x in (q, k, v)]
-    gathered = attention(*tensors, mask=torch.from_numpy(mask), cap=5.0)
-    gathered.backward(torch.from_numpy(grad))
+    mixed = attention(*tensors, mask=torch.from_numpy(mask), cap=5.0)
+    mixed.backward(torch.from_numpy(grad))
     for tensor in tensors:
         assert not tensor.grad.any()  # false for nan too
 
@@ -92,8 +94,10 @@ def test_gradient_is_that_of_autograd_whichever_parts_there_are(names: tuple[str
     tensors = [torch.from_numpy(x).requires_grad_() for x in arrays]
     in_torch = {name: x if name == "cap" else torch.from_numpy(x) for name, x in options.items()}
     attention(*tensors, **in_torch).backward(torch.from_numpy(grad))
-    for ours, tensor in zip(attention_grad(*arrays, grad, **options), tensors, strict=True):
-        np.testing.assert_allclose(ours, tensor.grad.numpy(), rtol=1e-10, atol=1e-12)
+    for hand_gradient, tensor in zip(
+        attention_grad(*arrays, grad, **options), tensors, strict=True
+    ):
+        np.testing.assert_allclose(hand_gradient, tensor.grad.numpy(), rtol=1e-10, atol=1e-12)
 
 
 def test_a_masked_key_changes_nothing() -> None:
@@ -113,14 +117,14 @@ def test_a_sink_takes_a_share_and_gives_nothing() -> None:
     np.testing.assert_allclose(weights, np.exp(scores) / total[..., None], rtol=1e-12)
     np.testing.assert_allclose(attention(q, k, v, sink=sink), weights @ v, rtol=1e-12)
     # a sink of -inf is none at all
-    nothing = attention(q, k, v, sink=np.array([-np.inf, -np.inf]))
-    np.testing.assert_allclose(nothing, attention(q, k, v), rtol=1e-12)
+    without_sink = attention(q, k, v, sink=np.array([-np.inf, -np.inf]))
+    np.testing.assert_allclose(without_sink, attention(q, k, v), rtol=1e-12)
 
 
 def test_a_sink_takes_all_where_no_key_is_seen() -> None:
     q, k, v = random_qkv(0, 4, 5)
-    nothing = attention(q, k, v, mask=np.zeros((4, 5), dtype=bool), sink=np.zeros(2))
-    assert not nothing.any()
+    mixed = attention(q, k, v, mask=np.zeros((4, 5), dtype=bool), sink=np.zeros(2))
+    assert not mixed.any()
 
 
 @FEW
@@ -143,7 +147,7 @@ def test_cap_and_mask_are_those_of_gemma2() -> None:
     module.num_key_value_groups = 1
     module.head_dim = 4
     module.eval()
-    theirs, weights = gemma2.eager_attention_forward(
+    reference_result, weights = gemma2.eager_attention_forward(
         module,
         q,
         k,
@@ -153,10 +157,10 @@ def test_cap_and_mask_are_those_of_gemma2() -> None:
         softcap=0.7,
     )
     np.testing.assert_allclose(
-        attention(q, k, v, mask=mask, cap=0.7).transpose(1, 2), theirs, rtol=1e-6
+        attention(q, k, v, mask=mask, cap=0.7).transpose(1, 2), reference_result, rtol=1e-6
     )
-    ours = attention_weights(q, k, mask=mask, cap=0.7)
-    np.testing.assert_allclose(ours, weights, rtol=1e-6, atol=1e-12)
+    own_weights = attention_weights(q, k, mask=mask, cap=0.7)
+    np.testing.assert_allclose(own_weights, weights, rtol=1e-6, atol=1e-12)
 
 
 @pytest.mark.parity
@@ -167,6 +171,8 @@ def test_sink_is_that_of_gpt_oss() -> None:
     module.num_key_value_groups = 1
     module.sinks = torch.tensor([0.5, -2.0], dtype=torch.float64)
     module.eval()
-    theirs, _ = gpt_oss.eager_attention_forward(module, q, k, v, None, scaling=0.5, dropout=0.0)
-    ours = attention(q, k, v, sink=module.sinks)
-    np.testing.assert_allclose(ours.transpose(1, 2), theirs, rtol=1e-10)
+    reference_result, _ = gpt_oss.eager_attention_forward(
+        module, q, k, v, None, scaling=0.5, dropout=0.0
+    )
+    own_result = attention(q, k, v, sink=module.sinks)
+    np.testing.assert_allclose(own_result.transpose(1, 2), reference_result, rtol=1e-10)

@@ -36,23 +36,23 @@ def test_it_is_attention_with_products_of_features_for_scores(
     seed: int, time: int, causal: bool
 ) -> None:
     q, k, v = random_qkv(seed, time)
-    ours = linear_attention(q, k, v, eps=EPS, causal=causal)
-    np.testing.assert_allclose(ours, by_scores(q, k, v, causal), rtol=1e-9, atol=1e-12)
+    own_result = linear_attention(q, k, v, eps=EPS, causal=causal)
+    np.testing.assert_allclose(own_result, by_scores(q, k, v, causal), rtol=1e-9, atol=1e-12)
 
 
 @FEW
 @given(seed=st.integers(0, 99), time=st.integers(1, 9), chunk=st.integers(1, 10))
 def test_all_causal_forms_are_equal(seed: int, time: int, chunk: int) -> None:
     q, k, v = random_qkv(seed, time)
-    at_once = linear_attention(q, k, v, eps=EPS, causal=True)
+    in_parallel = linear_attention(q, k, v, eps=EPS, causal=True)
     in_chunks = linear_attention_in_chunks(q, k, v, eps=EPS, chunk=chunk)
-    np.testing.assert_allclose(in_chunks, at_once, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(in_chunks, in_parallel, rtol=1e-10, atol=1e-12)
     state, normaliser = np.zeros((2, 3, 4)), np.zeros((2, 3))
     for t in range(time):
         state, normaliser, o = linear_attention_step(
             state, normaliser, q[:, t], k[:, t], v[:, t], eps=EPS
         )
-        np.testing.assert_allclose(o, at_once[:, t], rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(o, in_parallel[:, t], rtol=1e-10, atol=1e-12)
 
 
 @FEW
@@ -78,14 +78,14 @@ def test_gradient_where_nothing_is_causal_is_that_of_autograd(n_queries: int) ->
     tensors = [torch.from_numpy(x).requires_grad_() for x in arrays]
     linear_attention(*tensors, eps=EPS, causal=False).backward(torch.from_numpy(grad))
     hands = linear_attention_grad(*arrays, grad, eps=EPS, causal=False)
-    for ours, tensor in zip(hands, tensors, strict=True):
-        np.testing.assert_allclose(ours, tensor.grad.numpy(), rtol=1e-10, atol=1e-12)
+    for hand_gradient, tensor in zip(hands, tensors, strict=True):
+        np.testing.assert_allclose(hand_gradient, tensor.grad.numpy(), rtol=1e-10, atol=1e-12)
 
 
 def test_queries_and_keys_may_differ_in_number_where_nothing_is_causal() -> None:
     q, k, v = random_qkv(0, 5)
-    ours = linear_attention(q[:, :2], k, v, eps=EPS, causal=False)
-    np.testing.assert_allclose(ours, by_scores(q, k, v, causal=False)[:, :2], rtol=1e-10)
+    own_result = linear_attention(q[:, :2], k, v, eps=EPS, causal=False)
+    np.testing.assert_allclose(own_result, by_scores(q, k, v, causal=False)[:, :2], rtol=1e-10)
     grads = linear_attention_grad(q[:, :2], k, v, np.ones((2, 2, 4)), eps=EPS, causal=False)
     assert [grad.shape for grad in grads] == [(2, 2, 3), (2, 5, 3), (2, 5, 4)]
 

@@ -25,15 +25,15 @@ def test_published_sinusoids_are_reproduced(
     shared_data: Path, key: str, width: int, position: float
 ) -> None:
     expected = published(shared_data, "sinusoidal_interleaved")[key]
-    ours = sinusoid(np.array([position]), d_model=width, base=1e4)[0]
-    np.testing.assert_allclose(ours, expected, atol=1e-5)
+    own_row = sinusoid(np.array([position]), d_model=width, base=1e4)[0]
+    np.testing.assert_allclose(own_row, expected, atol=1e-5)
 
 
 def test_published_sinusoids_of_distances_are_reproduced(shared_data: Path) -> None:
     xl = published(shared_data, "relative_xl_style")
     distances = np.arange(xl["max_len"] - 1.0, -xl["max_len"], -1.0)
-    ours = sinusoid(distances, d_model=xl["d_model"], base=1e4)
-    np.testing.assert_allclose(ours, xl["pe"], atol=1e-4)
+    own_table = sinusoid(distances, d_model=xl["d_model"], base=1e4)
+    np.testing.assert_allclose(own_table, xl["pe"], atol=1e-4)
 
 
 def test_every_sine_has_its_cosine_beside_it() -> None:
@@ -43,9 +43,9 @@ def test_every_sine_has_its_cosine_beside_it() -> None:
 
 def test_halves_are_the_same_numbers_in_another_order() -> None:
     options = {"d_model": 10, "base": 1e4}
-    beside = sinusoid(np.arange(5.0), **options)
+    interleaved = sinusoid(np.arange(5.0), **options)
     halves = sinusoid(np.arange(5.0), pairing="half_split", **options)
-    np.testing.assert_array_equal(halves, to_half_split(beside))
+    np.testing.assert_array_equal(halves, to_half_split(interleaved))
     np.testing.assert_allclose(halves[1, 0], np.sin(1.0), rtol=1e-15)
     np.testing.assert_allclose(halves[1, 5], np.cos(1.0), rtol=1e-15)
 
@@ -55,10 +55,10 @@ def test_halves_are_the_same_numbers_in_another_order() -> None:
 def test_a_step_of_any_size_turns_every_sinusoid_alike(step: int, half: int, start: int) -> None:
     """(sin a, cos a) is a point of the plane; a later position is the same point turned back."""
     options = {"d_model": 2 * half, "base": 1e4}
-    here, there = sinusoid(np.array([start, start + step], dtype=float), **options)
+    first_point, second_point = sinusoid(np.array([start, start + step], dtype=float), **options)
     angles = rotary_angles(np.array([float(step)]), d_head=2 * half, base=1e4)
-    turned = rotate(here[None], -angles, pairing="interleaved")[0]
-    np.testing.assert_allclose(turned, there, atol=1e-9)
+    rotated = rotate(first_point[None], -angles, pairing="interleaved")[0]
+    np.testing.assert_allclose(rotated, second_point, atol=1e-9)
 
 
 def test_an_offset_is_a_later_start() -> None:
@@ -80,7 +80,11 @@ def test_an_unknown_pairing_is_refused_by_name() -> None:
 
 @pytest.mark.parity
 def test_sinusoids_in_halves_are_those_of_fairseq_as_transformers_has_them() -> None:
-    theirs = pytest.importorskip("transformers.models.m2m_100.modeling_m2m_100")
-    table = theirs.M2M100SinusoidalPositionalEmbedding.get_embedding(40, 16, padding_idx=None)
-    ours = sinusoid(np.arange(40.0), d_model=16, base=1e4, pairing="half_split", down_to_base=True)
-    np.testing.assert_allclose(ours, table.numpy(), atol=1e-5)
+    fairseq_module = pytest.importorskip("transformers.models.m2m_100.modeling_m2m_100")
+    table = fairseq_module.M2M100SinusoidalPositionalEmbedding.get_embedding(
+        40, 16, padding_idx=None
+    )
+    own_table = sinusoid(
+        np.arange(40.0), d_model=16, base=1e4, pairing="half_split", down_to_base=True
+    )
+    np.testing.assert_allclose(own_table, table.numpy(), atol=1e-5)

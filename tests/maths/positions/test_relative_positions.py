@@ -34,8 +34,8 @@ def slopes(n_heads: int, max_exponent: float = 8.0) -> np.ndarray:
 
 
 def test_distance_is_where_the_key_lies_seen_from_the_query() -> None:
-    here = relative_distances(np.array([5, 6]), np.array([4, 5, 6, 7]))
-    np.testing.assert_array_equal(here, [[-1, 0, 1, 2], [-2, -1, 0, 1]])
+    distances = relative_distances(np.array([5, 6]), np.array([4, 5, 6, 7]))
+    np.testing.assert_array_equal(distances, [[-1, 0, 1, 2], [-2, -1, 0, 1]])
 
 
 def test_rows_of_near_distances_are_their_own_and_far_ones_share() -> None:
@@ -62,17 +62,17 @@ def test_buckets_rise_with_the_distance_up_to_the_last(
     n_buckets: int, max_distance: int, causal: bool
 ) -> None:
     options = {"n_buckets": n_buckets, "max_distance": max_distance, "causal": causal}
-    back = distance_buckets(-np.arange(2001), **options)
-    ahead = distance_buckets(np.arange(1, 2001), **options)
+    earlier_buckets = distance_buckets(-np.arange(2001), **options)
+    later_buckets = distance_buckets(np.arange(1, 2001), **options)
     each_side = n_buckets if causal else n_buckets // 2
-    assert (np.diff(back) >= 0).all()
-    assert back[0] == 0
-    assert back[-1] == each_side - 1
-    assert (back[max_distance:] == each_side - 1).all()
+    assert (np.diff(earlier_buckets) >= 0).all()
+    assert earlier_buckets[0] == 0
+    assert earlier_buckets[-1] == each_side - 1
+    assert (earlier_buckets[max_distance:] == each_side - 1).all()
     if causal:
-        assert (ahead == 0).all()
+        assert (later_buckets == 0).all()
     else:
-        np.testing.assert_array_equal(ahead, back[1:] + each_side)
+        np.testing.assert_array_equal(later_buckets, earlier_buckets[1:] + each_side)
 
 
 def test_near_distances_have_a_bucket_each() -> None:
@@ -82,8 +82,8 @@ def test_near_distances_have_a_bucket_each() -> None:
 
 def test_a_distance_at_the_start_of_a_bucket_belongs_to_it() -> None:
     """Starts 8, 8 sqrt 2, 16, ...: a logarithm that is a little off would miss the whole ones."""
-    back = np.array([-15, -16, -31, -32, -63, -64, -127, -128])
-    buckets = distance_buckets(back, n_buckets=32, max_distance=128, causal=False)
+    distances = np.array([-15, -16, -31, -32, -63, -64, -127, -128])
+    buckets = distance_buckets(distances, n_buckets=32, max_distance=128, causal=False)
     np.testing.assert_array_equal(buckets, [9, 10, 11, 12, 13, 14, 15, 15])
 
 
@@ -100,30 +100,32 @@ def test_too_small_a_largest_distance_is_refused() -> None:
 )
 def test_buckets_are_those_of_t5(n_buckets: int, max_distance: int, causal: bool) -> None:
     t5 = pytest.importorskip("transformers.models.t5.modeling_t5")
-    theirs = t5.T5Attention._relative_position_bucket(
+    t5_buckets = t5.T5Attention._relative_position_bucket(
         torch.from_numpy(FAR),
         bidirectional=not causal,
         num_buckets=n_buckets,
         max_distance=max_distance,
     )
-    ours = distance_buckets(FAR, n_buckets=n_buckets, max_distance=max_distance, causal=causal)
-    np.testing.assert_array_equal(ours, theirs.numpy())
+    own_buckets = distance_buckets(
+        FAR, n_buckets=n_buckets, max_distance=max_distance, causal=causal
+    )
+    np.testing.assert_array_equal(own_buckets, t5_buckets.numpy())
 
 
 @pytest.mark.parametrize("n_heads", [1, 2, 8, 16, 32])
 def test_slopes_of_a_power_of_two_are_a_geometric_series(n_heads: int) -> None:
-    ours = slopes(n_heads)
-    np.testing.assert_allclose(ours[0], 2 ** (-8 / n_heads), rtol=1e-14)
-    np.testing.assert_allclose(ours[-1], 1 / 256, rtol=1e-14)
-    np.testing.assert_allclose(ours[1:] / ours[:-1], 2 ** (-8 / n_heads), rtol=1e-14)
+    own_slopes = slopes(n_heads)
+    np.testing.assert_allclose(own_slopes[0], 2 ** (-8 / n_heads), rtol=1e-14)
+    np.testing.assert_allclose(own_slopes[-1], 1 / 256, rtol=1e-14)
+    np.testing.assert_allclose(own_slopes[1:] / own_slopes[:-1], 2 ** (-8 / n_heads), rtol=1e-14)
 
 
 @pytest.mark.parametrize("n_heads", [3, 12, 14, 20])
 def test_slopes_between_powers_of_two_lie_between_those_of_the_smaller(n_heads: int) -> None:
     n = 2 ** (n_heads.bit_length() - 1)
-    ours = slopes(n_heads)
-    np.testing.assert_array_equal(ours[:n], slopes(n))
-    np.testing.assert_allclose(ours[n:], slopes(2 * n)[::2][: n_heads - n], rtol=1e-14)
+    own_slopes = slopes(n_heads)
+    np.testing.assert_array_equal(own_slopes[:n], slopes(n))
+    np.testing.assert_allclose(own_slopes[n:], slopes(2 * n)[::2][: n_heads - n], rtol=1e-14)
 
 
 @pytest.mark.parametrize(
@@ -142,8 +144,8 @@ def test_published_biases_are_reproduced(
     n_keys, n_queries = alibi["key_len"], alibi["query_len"]
     queries = np.arange(n_keys - n_queries, n_keys, dtype=float)
     distances = relative_distances(queries, np.arange(n_keys, dtype=float))
-    ours = alibi_bias(slopes(n_heads, float(key.split("_")[2])), distances)
-    np.testing.assert_allclose(ours[first:, 0], alibi[key], atol=1e-7)
+    own_bias = alibi_bias(slopes(n_heads, float(key.split("_")[2])), distances)
+    np.testing.assert_allclose(own_bias[first:, 0], alibi[key], atol=1e-7)
 
 
 @pytest.mark.parity
@@ -151,7 +153,7 @@ def test_published_biases_are_reproduced(
 def test_biases_prefer_keys_as_those_of_bloom_do(n_heads: int) -> None:
     """Bloom counts from the first key: each row is shifted by a number, which softmax ignores."""
     bloom = pytest.importorskip("transformers.models.bloom.modeling_bloom")
-    theirs = bloom.build_alibi_tensor(torch.ones(1, 6), n_heads, torch.float64).numpy()
+    bloom_bias = bloom.build_alibi_tensor(torch.ones(1, 6), n_heads, torch.float64).numpy()
     distances = relative_distances(np.array([5.0]), np.arange(6.0))
-    ours = alibi_bias(slopes(n_heads), distances)
-    np.testing.assert_allclose(ours - ours[..., :1], theirs, atol=1e-6)
+    own_bias = alibi_bias(slopes(n_heads), distances)
+    np.testing.assert_allclose(own_bias - own_bias[..., :1], bloom_bias, atol=1e-6)

@@ -40,13 +40,13 @@ def test_product_of_turned_vectors_depends_on_their_distance_alone(
     shift: int, half: int, pairing: Any
 ) -> None:
     q, k = np.random.default_rng(half).normal(size=(2, 1, 2 * half))
-    here = rotary_angles(np.array([3.0, 8.0]), d_head=2 * half, base=1e4)
-    there = rotary_angles(np.array([3.0, 8.0]) + shift, d_head=2 * half, base=1e4)
-    near, far = (
+    angles_here = rotary_angles(np.array([3.0, 8.0]), d_head=2 * half, base=1e4)
+    angles_later = rotary_angles(np.array([3.0, 8.0]) + shift, d_head=2 * half, base=1e4)
+    products_here, products_later = (
         rotate(q, angles[:1], pairing=pairing) @ rotate(k, angles[1:], pairing=pairing).T
-        for angles in (here, there)
+        for angles in (angles_here, angles_later)
     )
-    np.testing.assert_allclose(far, near, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(products_later, products_here, rtol=1e-9, atol=1e-9)
 
 
 @FEW
@@ -56,10 +56,10 @@ def test_turning_keeps_every_length_and_the_features_without_an_angle(
 ) -> None:
     random = np.random.default_rng(seed)
     x, angles = random.normal(size=(2, 5, 6)), random.normal(size=(5, n_pairs)) * 10
-    turned = rotate(x, angles, pairing=pairing)
-    np.testing.assert_array_equal(turned[..., 2 * n_pairs :], x[..., 2 * n_pairs :])
-    np.testing.assert_allclose((turned**2).sum(-1), (x**2).sum(-1), rtol=1e-12)
-    np.testing.assert_allclose(rotate(turned, -angles, pairing=pairing), x, atol=1e-12)
+    rotated = rotate(x, angles, pairing=pairing)
+    np.testing.assert_array_equal(rotated[..., 2 * n_pairs :], x[..., 2 * n_pairs :])
+    np.testing.assert_allclose((rotated**2).sum(-1), (x**2).sum(-1), rtol=1e-12)
+    np.testing.assert_allclose(rotate(rotated, -angles, pairing=pairing), x, atol=1e-12)
 
 
 @FEW
@@ -71,12 +71,14 @@ def test_weights_put_in_order_give_the_same_scores_with_the_other_pairing(
     q, k = random.normal(size=(2, 4, 2 * half))
     angles = random.normal(size=(4, half))
     order = to_half_split(np.arange(2 * half))
-    beside = rotate(q, angles, pairing="interleaved") @ rotate(k, angles, pairing="interleaved").T
-    apart = (
+    scores_of_neighbours = (
+        rotate(q, angles, pairing="interleaved") @ rotate(k, angles, pairing="interleaved").T
+    )
+    scores_of_halves = (
         rotate(q[:, order], angles, pairing="half_split")
         @ rotate(k[:, order], angles, pairing="half_split").T
     )
-    np.testing.assert_allclose(apart, beside, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(scores_of_halves, scores_of_neighbours, rtol=1e-10, atol=1e-12)
     np.testing.assert_array_equal(to_interleaved(order), np.arange(2 * half))
 
 
@@ -86,8 +88,8 @@ def test_gradient_is_the_gradient_turned_back(pairing: Any) -> None:
     (x, grad), angles = random.normal(size=(2, 5, 6)), random.normal(size=(5, 2))
     tensor = torch.from_numpy(x).requires_grad_()
     rotate(tensor, torch.from_numpy(angles), pairing=pairing).backward(torch.from_numpy(grad))
-    ours = rotate_grad(angles, grad, pairing=pairing)
-    np.testing.assert_allclose(ours, tensor.grad.numpy(), rtol=1e-12, atol=1e-14)
+    hand_gradient = rotate_grad(angles, grad, pairing=pairing)
+    np.testing.assert_allclose(hand_gradient, tensor.grad.numpy(), rtol=1e-12, atol=1e-14)
 
 
 def test_order_of_features_is_evens_then_odds_and_back() -> None:
@@ -110,9 +112,9 @@ def test_published_rotary_embeddings_are_reproduced(shared_data: Path) -> None:
     x = np.random.default_rng(0).standard_normal((2, 2, 1, 16)).astype(np.float32)
     for row, positions in enumerate(keras["positions"]):
         angles = rotary_angles(np.array(positions, float), d_head=16, base=1e4)
-        ours = rotate(x[row, :, 0], angles, pairing="half_split")
+        rotated = rotate(x[row, :, 0], angles, pairing="half_split")
         expected = keras["expected_batch1"] if row == 1 else x[0, :, 0]
-        np.testing.assert_allclose(ours, expected, atol=1e-6)
+        np.testing.assert_allclose(rotated, expected, atol=1e-6)
 
 
 def test_published_scaled_rotary_embeddings_are_reproduced(shared_data: Path) -> None:
@@ -122,8 +124,8 @@ def test_published_scaled_rotary_embeddings_are_reproduced(shared_data: Path) ->
         (5, np.array([12.0]), "scaling_factor_5_position_12"),
     ):
         angles = angles_at(positions, interpolated_frequencies(frequencies(4), factor=factor))
-        ours = rotate(np.ones((len(positions), 4)), angles, pairing="half_split")
-        np.testing.assert_allclose(ours, np.atleast_2d(scaled[key]), atol=1e-6)
+        rotated = rotate(np.ones((len(positions), 4)), angles, pairing="half_split")
+        np.testing.assert_allclose(rotated, np.atleast_2d(scaled[key]), atol=1e-6)
 
 
 def test_published_rotary_sines_and_cosines_are_reproduced(shared_data: Path) -> None:
@@ -132,8 +134,8 @@ def test_published_rotary_sines_and_cosines_are_reproduced(shared_data: Path) ->
     np.testing.assert_allclose(np.cos(angles)[:, 0], fairseq["cos"], atol=1e-4)
     np.testing.assert_allclose(np.sin(angles)[:, 0], fairseq["sin"], atol=1e-4)
     query = torch.randn(3, 1, 2, generator=torch.Generator().manual_seed(0)).numpy()[:, 0]
-    ours = rotate(query, angles, pairing="half_split")
-    np.testing.assert_allclose(ours, fairseq["rotated_query"], atol=1e-4)
+    rotated = rotate(query, angles, pairing="half_split")
+    np.testing.assert_allclose(rotated, fairseq["rotated_query"], atol=1e-4)
 
 
 def test_published_snapshot_of_interleaved_pairs_is_reproduced(shared_data: Path) -> None:
@@ -144,8 +146,8 @@ def test_published_snapshot_of_interleaved_pairs_is_reproduced(shared_data: Path
     x = torch.randn(4, 12, 64, generator=torch.Generator().manual_seed(4))
     angles = rotary_angles(torch.arange(12.0), d_head=64, base=1e4)
     (expected,) = np.load(file).values()
-    ours = rotate(x, angles, pairing="interleaved").numpy()
-    np.testing.assert_allclose(ours, expected, atol=1e-5)
+    rotated = rotate(x, angles, pairing="interleaved").numpy()
+    np.testing.assert_allclose(rotated, expected, atol=1e-5)
 
 
 LLAMA3 = {"factor": 8.0, "original_length": 8192, "low": 1.0, "high": 4.0}
@@ -160,21 +162,21 @@ def test_published_sums_over_long_texts_are_reproduced(shared_data: Path, scaled
         theta = llama3_frequencies(theta, **LLAMA3)
     x = torch.randn(4, 2048, 32, 128, generator=torch.Generator().manual_seed(0)).transpose(1, 2)
     angles = angles_at(torch.arange(2048, dtype=torch.float64), theta).float()
-    ours = rotate(x, angles, pairing="interleaved")
-    assert float(ours.double().mean()) == pytest.approx(mean, abs=1e-8)
+    rotated = rotate(x, angles, pairing="interleaved")
+    assert float(rotated.double().mean()) == pytest.approx(mean, abs=1e-8)
     # 34 million numbers in float32: the sum is published with what rounding left of it
-    assert float(ours.double().sum()) == pytest.approx(total, abs=0.2)
-    assert float(ours.max()) == pytest.approx(largest, abs=1e-4)
+    assert float(rotated.double().sum()) == pytest.approx(total, abs=0.2)
+    assert float(rotated.max()) == pytest.approx(largest, abs=1e-4)
 
 
 def test_published_sums_of_scaled_cosines_and_sines_are_reproduced(shared_data: Path) -> None:
     entry = published(shared_data, "torchtune_summary")
     mean, total, largest = entry["llama3_1_freqs_cis_mean_sum_max"]
     angles = angles_at(np.arange(4096.0), llama3_frequencies(frequencies(128), **LLAMA3))
-    both = np.concatenate([np.cos(angles), np.sin(angles)])
-    assert both.mean() == pytest.approx(mean, abs=1e-4)
-    assert both.sum() == pytest.approx(total, abs=0.05)
-    assert both.max() == largest
+    cosines_and_sines = np.concatenate([np.cos(angles), np.sin(angles)])
+    assert cosines_and_sines.mean() == pytest.approx(mean, abs=1e-4)
+    assert cosines_and_sines.sum() == pytest.approx(total, abs=0.05)
+    assert cosines_and_sines.max() == largest
 
 
 @pytest.mark.parity
@@ -183,12 +185,12 @@ def test_partly_turned_heads_are_those_of_gptj_and_gpt_neox() -> None:
     neox = pytest.importorskip("transformers.models.gpt_neox.modeling_gpt_neox")
     x = torch.randn(2, 5, 3, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     angles = rotary_angles(torch.arange(5, dtype=torch.float64), d_head=4, base=1e4)
-    ours = rotate(x.transpose(1, 2), angles, pairing="interleaved").transpose(1, 2)
+    rotated = rotate(x.transpose(1, 2), angles, pairing="interleaved").transpose(1, 2)
     sin, cos = angles.sin().expand(2, -1, -1), angles.cos().expand(2, -1, -1)
-    theirs = gptj.apply_rotary_pos_emb(x[..., :4], sin, cos)
-    torch.testing.assert_close(ours, torch.cat([theirs, x[..., 4:]], dim=-1))
+    reference_result = gptj.apply_rotary_pos_emb(x[..., :4], sin, cos)
+    torch.testing.assert_close(rotated, torch.cat([reference_result, x[..., 4:]], dim=-1))
 
     heads = x.transpose(1, 2)
     sin, cos = (torch.cat([part, part], dim=-1) for part in (sin, cos))
-    theirs, _ = neox.apply_rotary_pos_emb(heads, heads, cos, sin)
-    torch.testing.assert_close(rotate(heads, angles, pairing="half_split"), theirs)
+    reference_result, _ = neox.apply_rotary_pos_emb(heads, heads, cos, sin)
+    torch.testing.assert_close(rotate(heads, angles, pairing="half_split"), reference_result)

@@ -40,17 +40,21 @@ LLAMA3 = {"original_length": 4096, "low": 1.0, "high": 4.0}
 @given(factor=st.floats(1, 64), half=st.integers(2, 64), base=st.sampled_from([1e4, 5e5]))
 def test_ntk_is_a_larger_base(factor: float, half: int, base: float) -> None:
     d = 2 * half
-    ours = ntk_frequencies(frequencies(d, base), factor=factor)
+    scaled_frequencies = ntk_frequencies(frequencies(d, base), factor=factor)
     larger = frequencies(d, base * factor ** (d / (d - 2)))
-    np.testing.assert_allclose(ours, larger, rtol=1e-10)
-    assert ours[0] == 1.0
-    np.testing.assert_allclose(ours[-1], frequencies(d, base)[-1] / factor, rtol=1e-10)
+    np.testing.assert_allclose(scaled_frequencies, larger, rtol=1e-10)
+    assert scaled_frequencies[0] == 1.0
+    np.testing.assert_allclose(
+        scaled_frequencies[-1], frequencies(d, base)[-1] / factor, rtol=1e-10
+    )
 
 
 def test_dynamic_ntk_changes_nothing_up_to_the_original_length() -> None:
     for length in (1, 4096):
-        ours = dynamic_ntk_frequencies(THETA, factor=2.0, length=length, original_length=4096)
-        np.testing.assert_array_equal(ours, THETA)
+        scaled_frequencies = dynamic_ntk_frequencies(
+            THETA, factor=2.0, length=length, original_length=4096
+        )
+        np.testing.assert_array_equal(scaled_frequencies, THETA)
     twice = dynamic_ntk_frequencies(THETA, factor=1.0, length=8192, original_length=4096)
     np.testing.assert_allclose(twice, ntk_frequencies(THETA, factor=2.0), rtol=1e-14)
 
@@ -92,8 +96,8 @@ def test_pairs_beyond_the_ramp_are_kept_or_divided_whole() -> None:
 
 def test_a_factor_for_each_pair_divides_each_by_its_own() -> None:
     factors = np.linspace(1, 4, len(THETA))
-    ours = interpolated_frequencies(THETA, factor=factors)
-    np.testing.assert_array_equal(ours, THETA / factors)
+    scaled_frequencies = interpolated_frequencies(THETA, factor=factors)
+    np.testing.assert_array_equal(scaled_frequencies, THETA / factors)
 
 
 def test_attention_stays_as_it_is_where_nothing_is_stretched() -> None:
@@ -153,9 +157,11 @@ def test_scaled_frequencies_are_those_of_transformers(name: str, partial: float)
     config = transformers.LlamaConfig(
         hidden_size=512, num_attention_heads=4, max_position_embeddings=2048, rope_parameters=rope
     )
-    theirs, attention_factor = functions[kind](config, torch.device("cpu"), seq_len=3000)
-    ours = scaled(frequencies(round(128 * partial)))
-    np.testing.assert_allclose(ours, theirs.numpy(), rtol=2e-6)
+    reference_frequencies, attention_factor = functions[kind](
+        config, torch.device("cpu"), seq_len=3000
+    )
+    own_frequencies = scaled(frequencies(round(128 * partial)))
+    np.testing.assert_allclose(own_frequencies, reference_frequencies.numpy(), rtol=2e-6)
     assert attention_factor == pytest.approx(factor, rel=1e-12)
 
 
