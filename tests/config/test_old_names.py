@@ -113,10 +113,10 @@ def test_the_command_line_warns_in_one_line(tmp_path: Path) -> None:
     words = ["explain", str(tmp_path), "the", "--without", "L0.H0", "--without=L1.H0"]
     code, _, errors = _run("-m", "pellucid", *words)
     assert code == 2
-    warning, error, *more = errors.splitlines()
+    warning, error, *other_lines = errors.splitlines()
     assert warning == "warning: --without is --ablate now; pellucid 0.3 will refuse the old name"
     assert error.startswith("error: ")
-    assert not any("warning" in line for line in more)
+    assert not any("warning" in line for line in other_lines)
     code, output, errors = _run(
         *("-m", "pellucid", "presets", "count", "nano-encoder", "--json"),
         *("--set", "objective.kind=MaskedTokens"),
@@ -148,5 +148,5 @@ def test_other_warnings_keep_their_place(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def _run(*words: str) -> tuple[int, str, str]:
-    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
-    return done.returncode, done.stdout, done.stderr
+    process = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
+    return process.returncode, process.stdout, process.stderr

@@ -48,8 +48,8 @@ def test_another_kind_drops_the_numbers_of_the_base() -> None:
 
 
 def test_the_same_kind_keeps_the_numbers_of_the_base() -> None:
-    for same in ("model.decoder.norm=LayerNorm", "model.decoder.norm={kind='LayerNorm'}"):
-        assert run_of('base = "gpt2"', same) == GPT2
+    for norm_setting in ("model.decoder.norm=LayerNorm", "model.decoder.norm={kind='LayerNorm'}"):
+        assert run_of('base = "gpt2"', norm_setting) == GPT2
 
 
 def test_another_kind_can_be_filled_in_by_further_sets() -> None:

@@ -383,8 +383,8 @@ def test_layers_share_weights_only_if_they_are_equal(changes: dict[str, Any], me
 
 
 def test_layers_are_shared_in_runs_and_in_turn() -> None:
-    def owners(n_layers: int, groups: int, each: int = 1) -> list[int]:
-        shared = config.SharedLayers(groups=groups, layers_per_group=each)
+    def owners(n_layers: int, groups: int, per_group: int = 1) -> list[int]:
+        shared = config.SharedLayers(groups=groups, layers_per_group=per_group)
         return [shared.owner(layer, n_layers) for layer in range(n_layers)]
 
     assert owners(5, 2) == [0, 0, 0, 3, 3]

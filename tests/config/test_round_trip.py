@@ -166,8 +166,8 @@ def pairs_of(kind: Any) -> st.SearchStrategy[Any]:
 
 def alike(layer: Any) -> Any:
     """A layer that can share any positions with any other."""
-    same = {"d_value": None} if isinstance(layer, config.MultiHead) else {}
-    return dataclasses.replace(layer, n_heads=8, **same)
+    changes = {"d_value": None} if isinstance(layer, config.MultiHead) else {}
+    return dataclasses.replace(layer, n_heads=8, **changes)
 
 
 def scoring() -> st.SearchStrategy[Any]:
@@ -202,23 +202,28 @@ def test_any_run_survives_json(run: config.Run) -> None:
 @given(data=st.data())
 def test_an_encoder_and_a_decoder_survive_toml(data: st.DataObject) -> None:
     # a memory is written from left to right, which an encoder has not
-    sees_both_ways = data.draw(values_of(config.MultiHead | config.LinearAttention))
+    encoder_attention = data.draw(values_of(config.MultiHead | config.LinearAttention))
     encoder = dataclasses.replace(
-        data.draw(values_of(config.Stack)), attention=sees_both_ways, positions=config.Learned()
+        data.draw(values_of(config.Stack)), attention=encoder_attention, positions=config.Learned()
     )
     decoder = data.draw(values_of(config.Stack))
-    looks = data.draw(values_of(config.MultiHead))
+    cross_attention = data.draw(values_of(config.MultiHead))
     crossed = dataclasses.replace(
         decoder,
         residual=config.PostNorm(),
         cross_attention=dataclasses.replace(
-            looks, qk_norm=None, window=None, clip=None, output_gate=None, scale_by_layer=False
+            cross_attention,
+            qk_norm=None,
+            window=None,
+            clip=None,
+            output_gate=None,
+            scale_by_layer=False,
         ),
     )
     model = data.draw(values_of(config.Transformer))
     head = data.draw(values_of(config.LanguageHead | config.NoHead))
-    both = dataclasses.replace(model, encoder=encoder, decoder=crossed, head=head)
-    assert decode(config.Transformer, parse_toml(to_toml(both), "file")) == both
+    pair = dataclasses.replace(model, encoder=encoder, decoder=crossed, head=head)
+    assert decode(config.Transformer, parse_toml(to_toml(pair), "file")) == pair
 
 
 @FEW

@@ -45,17 +45,17 @@ def test_head_costs_the_same_tied_or_not() -> None:
 def test_keys_that_a_query_sees_are_those_that_masks_let_through(
     length: int, window: int, causal: bool
 ) -> None:
-    def seen(window: int) -> int:
+    def mean_keys(window: int) -> int:
         pairs = ((query, key) for query in range(length) for key in range(length))
         return sum(
             (0 <= query - key < window) if causal else (abs(query - key) < window)
             for query, key in pairs
         )
 
-    known = {"T": length, "w": min(window, length)}
+    sizes = {"T": length, "w": min(window, length)}
     formula = visible_keys(causal=causal, window=True)
-    assert evaluate(formula, known) * length == seen(window)
-    assert evaluate(visible_keys(causal=causal, window=False), known) * length == seen(length)
+    assert evaluate(formula, sizes) * length == mean_keys(window)
+    assert evaluate(visible_keys(causal=causal, window=False), sizes) * length == mean_keys(length)
 
 
 def test_a_window_costs_less_and_one_that_holds_all_costs_the_same() -> None:
@@ -90,9 +90,11 @@ def test_a_memory_is_counted_as_on_paper() -> None:
     frozen = replace(MEMORY, frozen=True)
     # windows of 1, 2 and 2 keys; a memory that is only read
     assert forward(with_stack(attention=frozen))[part] == 2 * (2 * 2 * 6 * 5 // 3 + 2 * 2 * 9)
-    more = forward(with_stack(attention=MEMORY))[part] - forward(with_stack(attention=frozen))[part]
+    extra_work = (
+        forward(with_stack(attention=MEMORY))[part] - forward(with_stack(attention=frozen))[part]
+    )
     # chunks of 2: 1.5 keys on average, four more products by a matrix, decays of all pairs
-    assert more == 2 * (2 * 2 * 6 * 3 // 2 + 4 * 2 * 2 * 9 + 2 * 3 * 4 // 3)
+    assert extra_work == 2 * (2 * 2 * 6 * 3 // 2 + 4 * 2 * 2 * 9 + 2 * 3 * 4 // 3)
 
 
 def test_a_decoder_that_looks_across_sees_all_of_the_other_text() -> None:
@@ -101,11 +103,11 @@ def test_a_decoder_that_looks_across_sees_all_of_the_other_text() -> None:
         encoder=SMALL_STACK,
         decoder=replace(SMALL_STACK, cross_attention=SMALL_HEADS),
     )
-    rows, alone = forward(pair), forward(SMALL)
-    assert rows["cross attention projections"] == alone["attention projections"]
+    rows, decoder_alone = forward(pair), forward(SMALL)
+    assert rows["cross attention projections"] == decoder_alone["attention projections"]
     assert rows["cross attention scores and sums"] == 2 * (2 * 6 * 2 * 3)
-    assert rows["decoder attention scores and sums"] == alone["attention scores and sums"]
-    assert rows["head"] == alone["head"]
+    assert rows["decoder attention scores and sums"] == decoder_alone["attention scores and sums"]
+    assert rows["head"] == decoder_alone["head"]
 
 
 @settings(max_examples=100)

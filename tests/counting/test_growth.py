@@ -85,9 +85,9 @@ def test_work_of_a_text_is_that_of_its_tokens(model: config.Transformer) -> None
     if isinstance(stack.attention, config.Alternating):
         return
     row = only(model)
-    known = {"T": length, **window_flops(stack.attention, length)}
+    sizes = {"T": length, **window_flops(stack.attention, length)}
     meets = [count for part, count in per_token.items() if part.endswith("sums")]
-    work = row.layers * evaluate(row.work_formula, known)
+    work = row.layers * evaluate(row.work_formula, sizes)
     assert abs(work - sum(meets) * length) < length  # whole FLOPs per token are rounded down
 
 
@@ -97,13 +97,13 @@ def cached_bytes(model: config.Transformer) -> tuple[int, int]:
     caches = built.new_caches()
     with torch.no_grad():
         built(torch.zeros(1, 2, dtype=torch.long), caches=caches)
-    per_token = once = 0
+    per_token = fixed = 0
     for cache in caches:
         for part in cache._store or ():
             per_token += part.nbytes // model.context_length
         for part in cache.state() or ():
-            once += part.nbytes
-    return per_token, once
+            fixed += part.nbytes
+    return per_token, fixed
 
 
 @pytest.mark.parametrize(

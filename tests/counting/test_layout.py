@@ -23,9 +23,9 @@ def rows_of(**layout: Any) -> dict[str, int]:
 
 
 def test_shards_hold_equal_parts_of_weights_gradients_and_moments() -> None:
-    alone, sharded = rows_of(devices=8), rows_of(devices=8, shard="full")
+    unsharded, sharded = rows_of(devices=8), rows_of(devices=8, shard="full")
     for part in ("weights", "gradients", "optimiser"):
-        assert sharded[part] == -(-alone[part] // 8)
+        assert sharded[part] == -(-unsharded[part] // 8)
     assert rows_of(devices=16, node=8, shard="node")["weights"] == sharded["weights"]
 
 
@@ -48,16 +48,18 @@ def test_groups_have_every_weight_once() -> None:
 
 def test_recomputation_keeps_what_it_says() -> None:
     size, model = Pass(1, 100, 100), RUN.model
-    kept = {
+    kept_bytes = {
         recompute: activations(model, size, precision="bfloat16", recompute=recompute)[0].n_bytes
         for recompute in ("none", "selective", "alternate", "full")
     }
     d_model, heads, d_ff, layers = 4096, 4096 + 1024, 14336, 32
     products = 2 * heads + 2 * d_model + 2 * d_ff  # q, k, v, sums of values; out and down; gate, up
-    assert kept["full"] == 100 * 4 * (layers + 1) * d_model
-    assert kept["selective"] == kept["full"] + 100 * 2 * layers * products
-    assert kept["selective"] - kept["alternate"] == 100 * 2 * layers * (1024 + d_model + d_ff)
-    assert kept["none"] > kept["selective"]
+    assert kept_bytes["full"] == 100 * 4 * (layers + 1) * d_model
+    assert kept_bytes["selective"] == kept_bytes["full"] + 100 * 2 * layers * products
+    assert kept_bytes["selective"] - kept_bytes["alternate"] == 100 * 2 * layers * (
+        1024 + d_model + d_ff
+    )
+    assert kept_bytes["none"] > kept_bytes["selective"]
 
 
 def test_a_kernel_of_a_gpu_keeps_no_weights_of_attention_for_dropout() -> None:

@@ -37,8 +37,8 @@ BUSY = with_stack(
 def rows_of(
     optimiser: config.Optimiser, model: config.Transformer = SMALL, **options: Any
 ) -> dict[str, int]:
-    given = {"sequences": 2, "precision": "float32", **options}
-    return {row.part: row.n_bytes for row in memory(model, optimiser, **given)}
+    all_options = {"sequences": 2, "precision": "float32", **options}
+    return {row.part: row.n_bytes for row in memory(model, optimiser, **all_options)}
 
 
 @pytest.mark.parametrize("described", [SMALL, BUSY], ids=["small", "busy"])
@@ -72,8 +72,8 @@ def test_weights_in_bfloat16_take_the_bytes_that_torch_takes(name: str, rounding
         parameter.grad = torch.zeros_like(parameter)
     zero = torch.zeros(())
     optimiser.step(gate(optimiser.gradients(), zero, clip_norm=None, blocked=zero), 1.0)
-    counted = state_memory(BUSY, OPTIMISERS[name], rounding=rounding)
-    rows = {row.part: row.n_bytes for row in counted}
+    counted_rows = state_memory(BUSY, OPTIMISERS[name], rounding=rounding)
+    rows = {row.part: row.n_bytes for row in counted_rows}
     low_bits = [getattr(p, "low_bits", None) for p in parameters]
     remainders = sum(bits.nbytes for bits in low_bits if bits is not None)
     assert rows["weights"] == sum(p.nbytes for p in parameters) + remainders
@@ -105,9 +105,9 @@ def test_dropout_leaves_its_masks_and_products_leave_the_weights_of_attention() 
 
 def test_what_no_fused_kernel_does_leaves_its_scores_in_memory() -> None:
     capped = with_stack(attention=replace(SMALL_HEADS, soft_cap=5.0))
-    more = rows_of(ADAMW, capped)["activations"] - rows_of(ADAMW)["activations"]
+    extra_bytes = rows_of(ADAMW, capped)["activations"] - rows_of(ADAMW)["activations"]
     # for each of 6 tokens, in 2 layers: a score and a weight for 3 keys in 2 heads
-    assert more == 6 * 2 * (2 * 2 * 3) * 4
+    assert extra_bytes == 6 * 2 * (2 * 2 * 3) * 4
     # every doubling of the text doubles what each token leaves
     long = rows_of(ADAMW, replace(capped, context_length=6))["activations"]
     assert long > 2 * rows_of(ADAMW, capped)["activations"]

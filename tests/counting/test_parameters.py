@@ -41,15 +41,15 @@ def test_counts_are_those_of_the_assembled_model(model: config.Transformer) -> N
 
 
 def each_row_counts_its_modules(model: config.Transformer, built: torch.nn.Module) -> None:
-    def of(stack: str, *words: str) -> int:
+    def count_in(stack: str, *words: str) -> int:
         """Parameters of a stack whose name has one of `words` as a part."""
-        named = [(name.split("."), p.numel()) for name, p in built.named_parameters()]
-        return sum(n for name, n in named if name[0] == stack and set(words) & set(name))
+        parameters = [(name.split("."), p.numel()) for name, p in built.named_parameters()]
+        return sum(n for name, n in parameters if name[0] == stack and set(words) & set(name))
 
     rows = counted(model)
-    both = model.encoder is not None and model.decoder is not None
+    has_both = model.encoder is not None and model.decoder is not None
     for stack in ("encoder", "decoder"):
-        prefix = f"{stack} " if both else ""
+        prefix = f"{stack} " if has_both else ""
         if getattr(model, stack) is None:
             continue
         attention = sum(
@@ -57,20 +57,20 @@ def each_row_counts_its_modules(model: config.Transformer, built: torch.nn.Modul
             for part, count in rows.items()
             if part.startswith(prefix) and part.endswith("attention") and part != "cross attention"
         )
-        assert attention == of(stack, "attention")
+        assert attention == count_in(stack, "attention")
         if stack == "decoder":
-            assert rows.get("cross attention", 0) == of(stack, "cross_attention")
-        assert rows[f"{prefix}feed-forward"] == of(stack, "feed_forward")
-        assert rows[f"{prefix}norms of the blocks"] == of(
+            assert rows.get("cross attention", 0) == count_in(stack, "cross_attention")
+        assert rows[f"{prefix}feed-forward"] == count_in(stack, "feed_forward")
+        assert rows[f"{prefix}norms of the blocks"] == count_in(
             stack, "attention_norm", "cross_attention_norm", "feed_forward_norm"
         )
-        assert rows.get(f"{prefix}final norm", 0) == of(stack, "final_norm")
-        assert rows.get(f"{prefix}input norm", 0) == of(stack, "input_norm")
+        assert rows.get(f"{prefix}final norm", 0) == count_in(stack, "final_norm")
+        assert rows.get(f"{prefix}input norm", 0) == count_in(stack, "input_norm")
         schemes = ("position embedding", "position bias", "relative positions")
-        assert sum(rows.get(f"{prefix}{scheme}", 0) for scheme in schemes) == of(
+        assert sum(rows.get(f"{prefix}{scheme}", 0) for scheme in schemes) == count_in(
             stack, "positions", "embedding_positions"
         )
-        assert rows.get(f"{prefix}embedding projection", 0) == of(stack, "input_projection")
+        assert rows.get(f"{prefix}embedding projection", 0) == count_in(stack, "input_projection")
     for part, name in (
         ("token embedding", "token_embedding"),
         ("segment embedding", "segment_embedding"),
@@ -80,7 +80,7 @@ def each_row_counts_its_modules(model: config.Transformer, built: torch.nn.Modul
         ("head", "head"),
         ("head bias", "head_bias"),
     ):
-        assert rows.get(part, 0) == of(name, name), part
+        assert rows.get(part, 0) == count_in(name, name), part
 
 
 def test_small_model_is_counted_as_on_paper() -> None:
@@ -170,17 +170,17 @@ def test_layers_that_take_turns_are_counted_apart() -> None:
     turns = config.Alternating(layers=(local, SMALL_HEADS, wide))
     model = with_stack(attention=turns, n_layers=5)
     rows = {row.part: row for row in parameters(model)}
-    each = counted(SMALL)["attention"] // 2
-    assert (rows["window 1 attention"].times, rows["window 1 attention"].count) == (2, 2 * each)
-    assert (rows["global attention"].times, rows["global attention"].count) == (2, 2 * each)
-    assert (rows["window 2 attention"].times, rows["window 2 attention"].count) == (1, each)
+    n_each = counted(SMALL)["attention"] // 2
+    assert (rows["window 1 attention"].times, rows["window 1 attention"].count) == (2, 2 * n_each)
+    assert (rows["global attention"].times, rows["global attention"].count) == (2, 2 * n_each)
+    assert (rows["window 2 attention"].times, rows["window 2 attention"].count) == (1, n_each)
     assert rows["global attention"].formula.startswith("2 (d_model")
 
 
 def test_a_memory_is_counted_as_on_paper() -> None:
     # seven matrices of 6 x 4 (output among them), four gates of 2 x 4, a start of 3 x 3 per head
-    each = 7 * 6 * 4 + 4 * 2 * 4 + 2 * 3 * 3 + 4 * 2 + 3
-    assert counted(with_stack(attention=MEMORY))["attention"] == 2 * each
+    n_each = 7 * 6 * 4 + 4 * 2 * 4 + 2 * 3 * 3 + 4 * 2 + 3
+    assert counted(with_stack(attention=MEMORY))["attention"] == 2 * n_each
     row = next(row for row in parameters(with_stack(attention=MEMORY)) if row.part == "attention")
     assert row.count - row.hidden == 2 * (4 * 2 + 3)
 
@@ -191,10 +191,10 @@ def test_stacks_of_a_pair_are_counted_apart_and_their_embedding_once() -> None:
         encoder=replace(SMALL_STACK, n_layers=1),
         decoder=replace(SMALL_STACK, cross_attention=SMALL_HEADS),
     )
-    counts, alone = counted(pair), counted(SMALL)
-    assert counts["token embedding"] == alone["token embedding"]
-    assert counts["decoder attention"] == counts["cross attention"] == alone["attention"]
-    assert 2 * counts["encoder attention"] == alone["attention"]
+    counts, decoder_alone = counted(pair), counted(SMALL)
+    assert counts["token embedding"] == decoder_alone["token embedding"]
+    assert counts["decoder attention"] == counts["cross attention"] == decoder_alone["attention"]
+    assert 2 * counts["encoder attention"] == decoder_alone["attention"]
     assert counts["decoder norms of the blocks"] == 3 * 2 * 4
     assert counts["encoder norms of the blocks"] == 2 * 4
 

@@ -59,16 +59,16 @@ def test_a_compiled_loss_has_a_second_chunk_where_no_c_code_computes_it() -> Non
 
 def test_weights_in_bfloat16_need_no_copies_and_smaller_gradients() -> None:
     conditions = Conditions(precision="bfloat16")
-    whole, *rounded = (
+    unrounded, *rounded = (
         {row.part: row.n_bytes for row in peak_memory(nano(weights=kind), conditions).rows}
         for kind in ("float32", "bfloat16_remainder", "bfloat16_stochastic")
     )
     matrices = 4 * 12 * 128**2
     for rows in rounded:
         assert "casts" not in rows
-        assert whole["gradients"] - rows["gradients"] == 2 * matrices
-    assert [whole["weights"] - rows["weights"] for rows in rounded] == [0, 2 * matrices]
-    assert whole["casts"] == 2 * matrices
+        assert unrounded["gradients"] - rows["gradients"] == 2 * matrices
+    assert [unrounded["weights"] - rows["weights"] for rows in rounded] == [0, 2 * matrices]
+    assert unrounded["casts"] == 2 * matrices
 
 
 def test_the_terms_add_up_and_the_process_is_not_bytes_to_allocate() -> None:
@@ -78,9 +78,9 @@ def test_the_terms_add_up_and_the_process_is_not_bytes_to_allocate() -> None:
 
 
 def test_cutting_a_batch_into_parts_needs_less_and_longer_rows_need_more() -> None:
-    whole = peak_memory(nano(batch_size=64)).n_bytes
-    assert peak_memory(nano(batch_size=64, accumulation=8)).n_bytes < whole
-    assert peak_memory(nano(batch_size=64), Conditions(longest=(64, 64))).n_bytes < whole
+    undivided = peak_memory(nano(batch_size=64)).n_bytes
+    assert peak_memory(nano(batch_size=64, accumulation=8)).n_bytes < undivided
+    assert peak_memory(nano(batch_size=64), Conditions(longest=(64, 64))).n_bytes < undivided
 
 
 def test_what_is_known_before_the_data_is_no_more_than_what_is_known_after() -> None:
@@ -92,20 +92,20 @@ def test_what_is_known_before_the_data_is_no_more_than_what_is_known_after() -> 
 
 def test_beams_multiply_what_is_kept() -> None:
     model = nano().model
-    one = writing_memory(model, texts=1, beams=1, prompt=8, new_tokens=200)
-    many = writing_memory(model, texts=1, beams=99_999, prompt=8, new_tokens=200)
-    assert many.bytes_to_allocate > 99_999 * one.rows[1].n_bytes
-    assert many.largest.lower == "--beams or the number of prompts"
+    one_beam = writing_memory(model, texts=1, beams=1, prompt=8, new_tokens=200)
+    many_beams = writing_memory(model, texts=1, beams=99_999, prompt=8, new_tokens=200)
+    assert many_beams.bytes_to_allocate > 99_999 * one_beam.rows[1].n_bytes
+    assert many_beams.largest.lower == "--beams or the number of prompts"
 
 
 def test_classes_and_vocabulary_that_only_the_data_tell_are_counted_at_their_least() -> None:
     head = config.ClassificationHead(classes=None, pooling="last", dropout=0.0, bias=True)
     unknown = replace(PRESETS["nano"].model, vocab_size=None, head=head)
-    known = replace(unknown, vocab_size=2, head=replace(head, classes=("no", "yes")))
-    assert weights_memory(unknown) == weights_memory(known)
+    sized = replace(unknown, vocab_size=2, head=replace(head, classes=("no", "yes")))
+    assert weights_memory(unknown) == weights_memory(sized)
 
 
 def test_answers_to_a_prompt_are_counted_once_in_the_batch() -> None:
     objective = find_objective("policy-gradient").objective
-    drawn = pass_of(replace(nano(), objective=objective))
-    assert drawn.sequences == nano().training.batch_size
+    one_pass = pass_of(replace(nano(), objective=objective))
+    assert one_pass.sequences == nano().training.batch_size

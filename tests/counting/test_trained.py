@@ -37,19 +37,21 @@ MUON = config.Muon(
 def test_as_many_weights_move_as_in_the_model(
     described: config.Transformer, trained: config.Trained
 ) -> None:
-    for whole in (described, replace(described, head=CLASSES)):
-        model = assemble(whole, seed=0)
-        before = sum(each.numel() for each in model.parameters())
-        if (message := _refusal(whole, trained)) is not None:
+    for model_config in (described, replace(described, head=CLASSES)):
+        model = assemble(model_config, seed=0)
+        before = sum(parameter.numel() for parameter in model.parameters())
+        if (message := _refusal(model_config, trained)) is not None:
             with pytest.raises(ConfigError, match=message):
                 assemble_trained(model, trained, seed=0)
             continue
         assemble_trained(model, trained, seed=0)
         every = list(model.parameters())
-        found = count_trained(whole, trained)
-        assert found.trained == sum(each.numel() for each in every if each.requires_grad)
-        assert found.hidden == group(model.named_parameters()).hidden.count
-        assert found.added == sum(each.numel() for each in every) - before
+        count = count_trained(model_config, trained)
+        assert count.trained == sum(
+            parameter.numel() for parameter in every if parameter.requires_grad
+        )
+        assert count.hidden == group(model.named_parameters()).hidden.count
+        assert count.added == sum(parameter.numel() for parameter in every) - before
 
 
 def _refusal(model: config.Transformer, trained: config.Trained) -> str | None:
@@ -80,11 +82,11 @@ def test_what_is_frozen_takes_no_gradients_and_no_moments(trained: config.Traine
         row.part: row.n_bytes
         for row in memory(BASE, MUON, sequences=2, precision="float32", trained=trained)
     }
-    assert rows["weights"] == sum(each.nbytes for each in model.parameters())
-    moves = [each for each in model.parameters() if each.requires_grad]
-    assert rows["gradients"] == sum(each.nbytes for each in moves)
-    for each in moves:
-        each.grad = each.detach().clone()
+    assert rows["weights"] == sum(parameter.nbytes for parameter in model.parameters())
+    moves = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    assert rows["gradients"] == sum(parameter.nbytes for parameter in moves)
+    for parameter in moves:
+        parameter.grad = parameter.detach().clone()
     optimiser = assemble_optimiser(MUON, model.named_parameters())
     for part in optimiser.parts:
         part.step()
@@ -93,17 +95,17 @@ def test_what_is_frozen_takes_no_gradients_and_no_moments(trained: config.Traine
 
 
 def test_the_backward_pass_ends_at_the_last_block_that_moves() -> None:
-    def activations(described: config.Transformer, count: int) -> int:
+    def activations(model_config: config.Transformer, count: int) -> int:
         trained = config.LastLayers(count=count)
-        rows = memory(described, MUON, sequences=2, precision="float32", trained=trained)
+        rows = memory(model_config, MUON, sequences=2, precision="float32", trained=trained)
         return sum(row.n_bytes for row in rows if row.part.endswith("activations"))
 
-    whole = memory(BASE, MUON, sequences=2, precision="float32")[-1].n_bytes
+    untrained_part = memory(BASE, MUON, sequences=2, precision="float32")[-1].n_bytes
     assert BASE.decoder is not None
     # beside the layers: what goes into the last norm, and what dropout keeps of the embedding
     ends = 4 * 2 * BASE.context_length * BASE.d_model * (2 if BASE.decoder.dropout else 1)
-    last = ends + (whole - ends) // 2
-    assert [activations(BASE, count) for count in (0, 1, 2)] == [0, last, whole]
+    last = ends + (untrained_part - ends) // 2
+    assert [activations(BASE, count) for count in (0, 1, 2)] == [0, last, untrained_part]
     # of layers that take turns the last ones count
     linear = config.LinearAttention(n_heads=4, d_head=4, qkv_bias=False, out_bias=False, chunk=3)
     mixed = with_stack(
@@ -114,6 +116,6 @@ def test_the_backward_pass_ends_at_the_last_block_that_moves() -> None:
 
 def test_a_model_that_is_asked_takes_the_bytes_of_its_weights() -> None:
     plain = memory(BASE, MUON, sequences=2, precision="float32")
-    beside = memory(BASE, MUON, sequences=2, precision="float32", frozen_parameters=10)
-    assert sum(row.n_bytes for row in beside) == sum(row.n_bytes for row in plain) + 40
+    with_frozen = memory(BASE, MUON, sequences=2, precision="float32", frozen_parameters=10)
+    assert sum(row.n_bytes for row in with_frozen) == sum(row.n_bytes for row in plain) + 40
     assert parameter_count(BASE) * 4 == plain[0].n_bytes

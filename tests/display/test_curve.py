@@ -70,10 +70,10 @@ def test_a_long_history_stays_short_and_keeps_its_means(n: int, limit: int, part
     history = History(limit)
     for start in range(parts):
         history.add(float(i) for i in range(start * n // parts, (start + 1) * n // parts))
-    means = history.averages
-    assert len(means) < limit
+    averages = history.averages
+    assert len(averages) < limit
     stretch = 1
     while n // stretch >= limit:
         stretch *= 2
     expected = [stretch * i + (stretch - 1) / 2 for i in range(n // stretch)]
-    assert means == pytest.approx(expected)
+    assert averages == pytest.approx(expected)

@@ -108,14 +108,14 @@ def test_several_ranks_have_their_speeds_waiting_times_and_memory() -> None:
     ranks = ((9_000.0, 0.31, 10**9), (4_500.0, 0.02, 2 * 10**9), (8_000.0, 0.2, 10**9))
     event = replace(LOGGED, ranks=ranks)
     assert "ranks 4.5k to 9k, wait up to 0.3s" in plain(event)
-    shown = ESCAPE.sub("", raw([STARTED, event], width=120))
+    text = ESCAPE.sub("", raw([STARTED, event], width=120))
     for line in (
         "slowest   rank 1, 4.5k tokens/s",
         "fastest   rank 0, 9k tokens/s",
         "waiting   0.3s, 0.0s, 0.2s",
         "by rank   1 GB, 2 GB, 1 GB",
     ):
-        assert line in shown
+        assert line in text
     on_gpus = replace(LOGGED, ranks=((9_000.0, None, None), (4_500.0, None, None)))
     assert "ranks 4.5k to 9k" in plain(on_gpus)
     assert "wait" not in plain(on_gpus) + ESCAPE.sub("", raw([STARTED, on_gpus], width=120))
@@ -168,22 +168,22 @@ def test_a_reader_who_leaves_is_told_of_once() -> None:
 @pytest.mark.parametrize("last", KINDS, ids=lambda event: type(event).__name__)
 def test_the_panel_keeps_within_its_columns(last: Event, width: int) -> None:
     long = replace(SAMPLED, sentence="漢字 " * 30, continuation="wörd 漢字 👩‍👩‍👧 " * 30, step=301)
-    shown = frame(*WHOLE, long, replace(SAVED, path="/deep" * 40), last, width=width)
-    for line in shown.splitlines():
+    panel = frame(*WHOLE, long, replace(SAVED, path="/deep" * 40), last, width=width)
+    for line in panel.splitlines():
         assert cell_len(line) <= width
         assert line[0] in "╭│╰"
 
 
 def test_a_very_narrow_terminal_gets_numbers_without_a_curve() -> None:
-    shown = frame(*WHOLE, width=20)
-    assert all(cell_len(line) <= 20 for line in shown.splitlines())
-    assert "train     4" in shown
-    assert not re.search("[⠁-⣿]", shown)
+    panel = frame(*WHOLE, width=20)
+    assert all(cell_len(line) <= 20 for line in panel.splitlines())
+    assert "train     4" in panel
+    assert not re.search("[⠁-⣿]", panel)
 
 
 @pytest.mark.parametrize("width", [60, 80])
 def test_no_number_of_the_panel_is_cut_or_wrapped(width: int) -> None:
-    shown = frame(*WHOLE, logged(99_999, 12.3456), replace(EVALUATED, step=100_000), width=width)
+    panel = frame(*WHOLE, logged(99_999, 12.3456), replace(EVALUATED, step=100_000), width=width)
     for words in (
         "train     12.3456 nats/token ▲8.346",
         "held-out  3.6215 nats/token",
@@ -193,7 +193,7 @@ def test_no_number_of_the_panel_is_cut_or_wrapped(width: int) -> None:
         "grad      1.25 clipped (clip 1)",
         "memory    1.23 GB   left 2m10s",
     ):
-        assert words in shown
+        assert words in panel
 
 
 def test_columns_stay_where_they_are_while_numbers_come_in() -> None:
@@ -207,22 +207,22 @@ def test_columns_stay_where_they_are_while_numbers_come_in() -> None:
     "text", ["[bold]x[/]", "[/]", ":smile:", "a[red", "back\\", "[link=x]y[/link]"]
 )
 def test_brackets_and_colons_are_shown_as_they_are(text: str) -> None:
-    said = replace(SAMPLED, sentence=text, next_tokens=((text, 0.5),), continuation=text)
+    sample = replace(SAMPLED, sentence=text, next_tokens=((text, 0.5),), continuation=text)
     start = replace(STARTED, name=text, facts=(("text", text),))
-    everything = ESCAPE.sub("", raw([start, said, LOGGED, replace(SAVED, path=text)]))
-    shown = frame(start, said, LOGGED, replace(SAVED, path=text))
-    assert f"text         {text}" in everything
-    assert f"╭─ {text}  step 310/600" in shown
-    assert f'"{text}" → {text!r} 0.50' in shown
-    assert f"…{text}" in shown
-    assert f"saved {text}" in shown
+    full_text = ESCAPE.sub("", raw([start, sample, LOGGED, replace(SAVED, path=text)]))
+    panel = frame(start, sample, LOGGED, replace(SAVED, path=text))
+    assert f"text         {text}" in full_text
+    assert f"╭─ {text}  step 310/600" in panel
+    assert f'"{text}" → {text!r} 0.50' in panel
+    assert f"…{text}" in panel
+    assert f"saved {text}" in panel
 
 
 @pytest.mark.parametrize("show", [raw, lambda shown: plain(*shown)], ids=["panel", "plain"])
 def test_control_characters_of_a_model_never_reach_the_terminal(show: object) -> None:
     evil = "\x1b[2J\x07\x9b2J\x7f\r"
-    said = replace(SAMPLED, sentence=evil, next_tokens=((evil, 0.5),), continuation=f"a{evil}b")
-    text: str = show([replace(STARTED, name=evil), said, replace(SAVED, path=evil), LOGGED])  # type: ignore[operator]
+    sample = replace(SAMPLED, sentence=evil, next_tokens=((evil, 0.5),), continuation=f"a{evil}b")
+    text: str = show([replace(STARTED, name=evil), sample, replace(SAVED, path=evil), LOGGED])  # type: ignore[operator]
     assert "[2J" in text
     assert "\x1b[2J" not in text
     assert not re.search(r"[\x07\x7f-\x9f]", text)
@@ -239,10 +239,10 @@ def test_a_long_fact_is_folded_between_its_words(width: int) -> None:
     value = "hidden matrices 3.58k; embeddings and head 4.13k; gains and biases 80, no decay"
     lines = ESCAPE.sub("", raw([replace(STARTED, facts=(("updated", value),))], width)).splitlines()
     start = next(i for i, line in enumerate(lines) if "updated" in line)
-    shown = [line for line in lines[start:] if "guessing" not in line]
-    assert all(cell_len(line) <= width for line in shown)
-    assert all(line.startswith(" " * 15) for line in shown[1:])
-    assert " ".join(line[15:] for line in shown) == value
+    folded = [line for line in lines[start:] if "guessing" not in line]
+    assert all(cell_len(line) <= width for line in folded)
+    assert all(line.startswith(" " * 15) for line in folded[1:])
+    assert " ".join(line[15:] for line in folded) == value
 
 
 @settings(max_examples=200)
@@ -255,7 +255,7 @@ def test_a_folded_line_fits_and_loses_no_letter(text: str, columns: int) -> None
 
 def test_both_displays_say_the_same_facts() -> None:
     lines = plain(*WHOLE)
-    shown = ESCAPE.sub("", raw(WHOLE))
+    text = ESCAPE.sub("", raw(WHOLE))
     for fact in (
         "nano-20260101-120000",
         "Files, 3.1 MB",
@@ -275,14 +275,14 @@ def test_both_displays_say_the_same_facts() -> None:
         "saved runs/nano/checkpoints/step-300",
     ):
         assert fact in lines
-        assert fact in shown
+        assert fact in text
 
 
 @pytest.mark.parametrize("last", [FINISHED, INTERRUPTED, STOPPED])
 def test_how_a_run_ended_is_the_last_thing_both_say(last: Event) -> None:
-    said = plain(last).strip()
+    last_line = plain(last).strip()
     lines = [line.strip("│ ") for line in frame(*WHOLE, last).splitlines()]
-    assert " ".join(lines[:-1]).endswith(said)
+    assert " ".join(lines[:-1]).endswith(last_line)
 
 
 def test_what_is_being_prepared_is_said_at_once() -> None:
@@ -292,13 +292,15 @@ def test_what_is_being_prepared_is_said_at_once() -> None:
 
 def test_how_far_a_long_work_has_come_is_a_line_that_the_next_one_replaces() -> None:
     half = events.Preparing(what="encoding: 1 GB of 2 GB", fleeting=True)
-    done = events.Preparing(what="encoding: 2 GB of 2 GB", fleeting=True)
-    assert plain(PREPARING, half, done).count("\n") == 3
-    sent = raw([PREPARING, half, done, STARTED])
-    assert "1 GB of 2 GB" in sent
-    assert sent.index("1 GB of 2 GB") < sent.index("\x1b[2K", sent.index("1 GB of 2 GB"))
-    assert "\n" not in ESCAPE.sub("", sent[sent.index("1 GB of 2 GB") : sent.index("2 GB of 2 GB")])
-    assert STARTED.name in sent[sent.rindex("2 GB of 2 GB") :]
+    finished_work = events.Preparing(what="encoding: 2 GB of 2 GB", fleeting=True)
+    assert plain(PREPARING, half, finished_work).count("\n") == 3
+    output = raw([PREPARING, half, finished_work, STARTED])
+    assert "1 GB of 2 GB" in output
+    assert output.index("1 GB of 2 GB") < output.index("\x1b[2K", output.index("1 GB of 2 GB"))
+    assert "\n" not in ESCAPE.sub(
+        "", output[output.index("1 GB of 2 GB") : output.index("2 GB of 2 GB")]
+    )
+    assert STARTED.name in output[output.rindex("2 GB of 2 GB") :]
 
 
 def test_a_resumed_run_says_from_where_and_knows_its_length() -> None:
@@ -313,9 +315,9 @@ def test_a_resumed_run_does_not_call_a_worse_loss_its_best() -> None:
 
 def test_the_best_loss_stays_when_a_later_one_is_worse() -> None:
     worse = replace(EVALUATED, step=400, measures=(("bits_per_byte", 1.9),), best=False)
-    shown = frame(*WHOLE, worse)
-    assert "1.9000 bits/byte" in shown
-    assert "best      1.5129 bits/byte @300" in shown
+    panel = frame(*WHOLE, worse)
+    assert "1.9000 bits/byte" in panel
+    assert "best      1.5129 bits/byte @300" in panel
 
 
 def test_the_panel_is_redrawn_four_times_a_second_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -328,14 +330,14 @@ def test_the_panel_is_redrawn_four_times_a_second_at_most(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(panel_file, "time", Time)
     # 1000 reports at 100 a second are ten seconds, and each drawing takes a hundredth of one
-    drawn = raw(logged(step) for step in range(1, 1001)).count("╭")
-    assert 35 <= drawn <= 45
+    n_panels = raw(logged(step) for step in range(1, 1001)).count("╭")
+    assert 35 <= n_panels <= 45
 
 
 def test_the_last_panel_shows_the_last_numbers() -> None:
-    shown = frame(*(logged(step, loss=step / 100) for step in range(1, 500)))
-    assert "step 499/600" in shown
-    assert "train     4.9900" in shown
+    panel = frame(*(logged(step, loss=step / 100) for step in range(1, 500)))
+    assert "step 499/600" in panel
+    assert "train     4.9900" in panel
 
 
 def test_the_cursor_comes_back() -> None:
@@ -360,7 +362,7 @@ def test_a_line_of_pairs_says_their_unit_and_the_parts_of_their_loss() -> None:
 
 @pytest.mark.parametrize("width", [60, 80])
 def test_the_panel_of_pairs_shows_their_parts_and_measures_uncut(width: int) -> None:
-    shown = frame(*PREFERENCES, width=width)
+    panel = frame(*PREFERENCES, width=width)
     for words in (
         "train     0.6500 nats/pair ▼0.000",
         "held-out  0.6012 nats/pair",
@@ -373,16 +375,16 @@ def test_the_panel_of_pairs_shows_their_parts_and_measures_uncut(width: int) -> 
         "KL (k3)           0.0123",
         "my_own            3.0000",
     ):
-        assert words in shown
-    assert "log Z" not in shown
-    assert "…" not in shown
-    assert all(cell_len(line) == width for line in shown.strip().splitlines())
+        assert words in panel
+    assert "log Z" not in panel
+    assert "…" not in panel
+    assert all(cell_len(line) == width for line in panel.strip().splitlines())
 
 
 def test_cells_stay_where_they_are_while_their_numbers_change() -> None:
     def places(margin: float) -> list[int]:
-        later = replace(logged_pairs(320), parts=(("margin", (margin,)), ("reward", (0.1,))))
-        return [line.find("reward") for line in frame(PAIRS_STARTED, later).splitlines()]
+        later_event = replace(logged_pairs(320), parts=(("margin", (margin,)), ("reward", (0.1,))))
+        return [line.find("reward") for line in frame(PAIRS_STARTED, later_event).splitlines()]
 
     assert places(0.1) == places(-9876.54321) == places(float("nan")) == places(3e12)
 
@@ -390,18 +392,18 @@ def test_cells_stay_where_they_are_while_their_numbers_change() -> None:
 def test_a_run_without_a_guess_says_none_and_one_without_measures_says_its_loss() -> None:
     start, judged = replace(PAIRS_STARTED, guessing_nats=None), replace(PAIRS, measures=())
     assert "guessing" not in plain(start)
-    shown = frame(start, logged_pairs(300), judged)
-    assert "guessing" not in shown
-    assert "best      0.6012 nats/pair @300" in shown
+    panel = frame(start, logged_pairs(300), judged)
+    assert "guessing" not in panel
+    assert "best      0.6012 nats/pair @300" in panel
 
 
 @pytest.mark.parametrize("name", LABELS)
 def test_every_known_name_fits_its_cell_and_says_what_it_is(name: str) -> None:
-    known = measured(name)
-    assert cell_len(known.label) <= 14
-    assert known.title
+    metric = measured(name)
+    assert cell_len(metric.label) <= 14
+    assert metric.title
     for value in (0.0, -0.12345, 99.99, -999.9, 12345.6, 1e30, float("inf"), float("nan")):
-        assert cell_len(known.number(value)) <= 9
+        assert cell_len(metric.number(value)) <= 9
 
 
 @pytest.mark.parametrize("name", list(LABELS)[:10])
@@ -495,15 +497,15 @@ def test_a_notebook_keeps_one_output_and_ends_with_the_last_numbers(
     for event in (PREPARING, *WHOLE, logged(420, loss=1.5)):
         display(event)
     display.close()
-    (shown,) = cell.outputs
-    assert "step 420/600" in shown["text/plain"]
-    assert "train     1.5000" in shown["text/plain"]
-    assert not ESCAPE.search("".join(shown.values()))
-    assert shown["text/html"].startswith("<pre")
+    (output,) = cell.outputs
+    assert "step 420/600" in output["text/plain"]
+    assert "train     1.5000" in output["text/plain"]
+    assert not ESCAPE.search("".join(output.values()))
+    assert output["text/html"].startswith("<pre")
     # what stays is said once, as ordinary lines
-    said = capsys.readouterr().out
-    assert "\x1b" not in said
-    assert said == plain(PREPARING, STARTED)
+    printed = capsys.readouterr().out
+    assert "\x1b" not in printed
+    assert printed == plain(PREPARING, STARTED)
 
 
 def test_a_notebook_is_redrawn_twice_a_second_at_most(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,8 +45,8 @@ def test_packed_neighbours_are_shown_with_the_boundary_between_them() -> None:
 
 def test_a_long_example_is_folded_but_not_where_learning_begins() -> None:
     lines = "\n".join(example_lines(long(200, 100)))
-    for shown in (" p0'", " p199'", " a0'", " a99'"):
-        assert shown in lines
+    for part in (" p0'", " p199'", " a0'", " a99'"):
+        assert part in lines
     assert "… 194 more, none learnt …" in lines
     assert "… 94 more, all learnt …" in lines
     assert "100 of 300 tokens are learnt (33%)" in lines
@@ -73,9 +73,9 @@ ROW = st.tuples(
 def test_every_line_fits_and_says_no_control_character(
     rows: tuple[tuple[str, str | None, str], ...], width: int
 ) -> None:
-    begins = ((0, "one"), (len(rows) // 2, "two\x1b")) if len(rows) > 1 else ()
-    shown = replace(EXAMPLE, rows=rows, begins=begins)
-    for line in example_lines(shown, width):
+    row_titles = ((0, "one"), (len(rows) // 2, "two\x1b")) if len(rows) > 1 else ()
+    example = replace(EXAMPLE, rows=rows, begins=row_titles)
+    for line in example_lines(example, width):
         assert cell_len(line) <= min(width, 80)
         assert not re.search(r"[\x00-\x1f\x7f-\x9f]", line)
 
@@ -83,9 +83,9 @@ def test_every_line_fits_and_says_no_control_character(
 def test_every_row_is_shown_or_counted_as_left_out() -> None:
     for example in (long(7, 1), long(8, 0), long(0, 9), long(40, 3), long(1, 1), EXAMPLE):
         lines = example_lines(example)
-        shown = sum(bool(re.match(r" +\d+  '", line)) for line in lines)
-        left_out = sum(int(found) for found in re.findall(r"… (\d+) more", "\n".join(lines)))
-        assert shown + left_out == len(example.rows)
+        n_rows = sum(bool(re.match(r" +\d+  '", line)) for line in lines)
+        n_left_out = sum(int(count) for count in re.findall(r"… (\d+) more", "\n".join(lines)))
+        assert n_rows + n_left_out == len(example.rows)
 
 
 @pytest.mark.parametrize("width", [60, 80])
@@ -122,9 +122,9 @@ def test_a_notebook_gets_the_table_as_an_output_of_its_own() -> None:
 def test_an_example_is_recorded_and_stands_in_the_report() -> None:
     assert from_record(to_record(EXAMPLE)) == EXAMPLE
     evil = replace(EXAMPLE, title="<script>x()</script>")
-    told: tuple[events.Event, ...] = (evil, STARTED)
-    shown = page(build_story(told, "run"), config_text="", papers=[])
-    assert "What is learnt from an example" in shown
-    assert "-- example 8 " in shown
-    assert "<script" not in shown
+    run_events: tuple[events.Event, ...] = (evil, STARTED)
+    report_page = page(build_story(run_events, "run"), config_text="", papers=[])
+    assert "What is learnt from an example" in report_page
+    assert "-- example 8 " in report_page
+    assert "<script" not in report_page
     assert "What is learnt" not in page(build_story([STARTED], "run"), config_text="", papers=[])

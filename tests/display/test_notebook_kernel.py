@@ -43,19 +43,19 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
         "import pellucid\n"
         f"run = pellucid.train(['text.txt'], out='run', steps=30, settings={settings!r})"
     )
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", CLIENT, cell],
         cwd=folder,
         env=os.environ | {"JUPYTER_PATH": str(folder)},
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout.splitlines()[-1])
 
 
 def test_a_cell_shows_one_panel_with_the_last_state(outputs: list[Any]) -> None:
-    (panel,) = (each for each in outputs if each["output_type"] == "display_data")
+    (panel,) = (output for output in outputs if output["output_type"] == "display_data")
     html, text = panel["data"]["text/html"], panel["data"]["text/plain"]
     assert html.startswith("<pre")
     assert html.rstrip().endswith("</pre>")
@@ -67,8 +67,8 @@ def test_a_cell_shows_one_panel_with_the_last_state(outputs: list[Any]) -> None:
 
 
 def test_what_stays_is_plain_text_and_nothing_went_wrong(outputs: list[Any]) -> None:
-    assert {each["output_type"] for each in outputs} == {"display_data", "stream"}
-    said = "".join(each["text"] for each in outputs if each["output_type"] == "stream")
-    assert "run run: 30 steps" in said
-    assert "\x1b" not in said
-    assert "\r" not in said
+    assert {output["output_type"] for output in outputs} == {"display_data", "stream"}
+    stream_text = "".join(output["text"] for output in outputs if output["output_type"] == "stream")
+    assert "run run: 30 steps" in stream_text
+    assert "\x1b" not in stream_text
+    assert "\r" not in stream_text

@@ -35,10 +35,10 @@ def test_a_number_is_said_in_three_digits(value: float, said: str) -> None:
 @settings(max_examples=200)
 @given(value=st.floats(1, 1e17))
 def test_a_short_number_is_right_within_half_a_percent(value: float) -> None:
-    said = re.fullmatch(r"([\d.]+)([kMGTP]?)", short(value))
-    assert said is not None
-    scale = 1000 ** " kMGTP".index(said[2] or " ")
-    assert float(said[1]) * scale == pytest.approx(value, rel=0.0051)
+    match = re.fullmatch(r"([\d.]+)([kMGTP]?)", short(value))
+    assert match is not None
+    scale = 1000 ** " kMGTP".index(match[2] or " ")
+    assert float(match[1]) * scale == pytest.approx(value, rel=0.0051)
     assert len(short(value)) <= 5
 
 

@@ -123,14 +123,16 @@ def test_a_key_changes_the_view(keys: str, words: str, press: Callable[[str], No
 
 
 def test_keys_ask_the_training_for_a_checkpoint_and_a_sample(press: Callable[[str], None]) -> None:
-    asked: list[str] = []
+    key_calls: list[str] = []
     terminal = Terminal(80, 40)
     terminal.panel.heed(
-        lambda: False, save=lambda: asked.append("save"), sample=lambda: asked.append("sample")
+        lambda: False,
+        save=lambda: key_calls.append("save"),
+        sample=lambda: key_calls.append("sample"),
     )
     press("se")
     terminal.show(*RUN, StepFinished(step=300))
-    assert asked == ["save", "sample"]
+    assert key_calls == ["save", "sample"]
     press("p")
     lines = terminal.show(StepFinished(step=301))
     assert any("key p: only where one process trains" in line for line in lines)
@@ -164,19 +166,19 @@ def test_a_sample_on_request_is_one_more_and_changes_no_bit(trained: Path, tmp_p
 
 def test_a_paused_run_waits_for_the_key_or_for_ctrl_c(press: Callable[[str], None]) -> None:
     terminal = Terminal(80, 40)
-    looks: list[int] = []
+    waits: list[int] = []
 
     def stop_requested() -> bool:
-        looks.append(1)
-        return len(looks) > 5  # Ctrl-C, after a while
+        waits.append(1)
+        return len(waits) > 5  # Ctrl-C, after a while
 
     terminal.show(*RUN)
     terminal.panel.heed(stop_requested, can_pause=True)
     press("p")
     terminal.show(StepFinished(step=300))
     assert "paused after step 300" in ESCAPE.sub("", terminal.stream.getvalue())
-    assert len(looks) > 5
-    looks.clear()
+    assert len(waits) > 5
+    waits.clear()
     terminal.panel.heed(lambda: False, can_pause=True)
     press("p")
     press("p")
@@ -209,13 +211,13 @@ def test_several_runs_have_a_line_each_and_the_panel_of_one(press: Callable[[str
         text = ESCAPE.sub("", stream.getvalue())
         return text[text.rindex("first") - 2 :].splitlines()
 
-    first, second, title, *rest = lines()
+    first, second, title, *panel_lines = lines()
     assert first.startswith("▶ first")
     assert "300/600  loss 2.2489" in first
     assert "best 3.6215 @300" in first
     assert "500/600  loss 1.2500" in second
     assert STARTED.name in title
-    assert 3 + len(rest[: [line[:1] for line in rest].index("╰") + 1]) == 39
+    assert 3 + len(panel_lines[: [line[:1] for line in panel_lines].index("╰") + 1]) == 39
     press("n")
     panel.tick()
     first, second, title, *_ = lines()

@@ -23,14 +23,14 @@ LAST = "pellucid verify-resume run"
 
 def command(folder: Path, steps: int) -> list[str]:
     write_text(folder)
-    settings = [f"--set={each}" for each in (*TINY, "text.held_out=0.2")]
+    settings = [f"--set={setting}" for setting in (*TINY, "text.held_out=0.2")]
     words = [sys.executable, "-m", "pellucid", "train", "text.txt", "--out=run"]
     return [*words, f"--steps={steps}", *settings]
 
 
 def plain_environment() -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if name not in ASKED}
-    return kept | {"LC_ALL": "C.UTF-8", "PYTHONUTF8": "1"}
+    variables = {name: value for name, value in os.environ.items() if name not in ASKED}
+    return variables | {"LC_ALL": "C.UTF-8", "PYTHONUTF8": "1"}
 
 
 class Terminal:
@@ -47,7 +47,7 @@ class Terminal:
         self.tmux("-f", os.devnull, "-u", "new-session", "-d", *size, "sh", "-c", line)
 
     def tmux(self, *words: str) -> str:
-        done = subprocess.run(
+        process = subprocess.run(
             ["tmux", "-L", self._socket, *words],
             cwd=self._folder,
             env=plain_environment(),
@@ -56,17 +56,17 @@ class Terminal:
             encoding="utf-8",
             timeout=30,
         )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        assert process.returncode == 0, process.stderr
+        return process.stdout
 
     def shown(self, *words: str) -> str:
         """All that was written, what scrolled away included, lines that were wrapped made whole."""
         return self.tmux("capture-pane", "-p", "-J", "-S", "-", *words)
 
     def wait_for(self, words: str) -> str:
-        until = time.monotonic() + 120
+        deadline = time.monotonic() + 120
         while words not in (text := self.shown()):
-            assert time.monotonic() < until, text
+            assert time.monotonic() < deadline, text
             time.sleep(0.05)
         return text
 
@@ -76,9 +76,9 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
     if shutil.which("tmux") is None:
         pytest.skip("tmux is not installed: apt-get install tmux")
     # a server of its own: the last one may still be on its way out
-    one = Terminal(tmp_path, f"pellucid-{os.getpid()}-{tmp_path.name}")
-    yield one
-    one.tmux("kill-server")
+    new_terminal = Terminal(tmp_path, f"pellucid-{os.getpid()}-{tmp_path.name}")
+    yield new_terminal
+    new_terminal.tmux("kill-server")
 
 
 def lines_of(text: str) -> list[str]:
@@ -100,21 +100,23 @@ def test_a_terminal_ends_with_one_whole_panel_and_the_summary(
 ) -> None:
     terminal.start(command(tmp_path, steps=60), columns, rows)
     text = terminal.wait_for("ended 0")
-    first, *inside, last = panel_of(text)
+    first, *inner_lines, last = panel_of(text)
     assert "run  step 60/60" in first
-    assert all(cell_len(line) == columns for line in (first, *inside, last))
-    assert all(line[0] == line[-1] == "│" for line in inside)
+    assert all(cell_len(line) == columns for line in (first, *inner_lines, last))
+    assert all(line[0] == line[-1] == "│" for line in inner_lines)
     assert (first[-1], last[-1]) == ("╮", "╯")
-    assert any("finished after step 60" in line for line in inside)
+    assert any("finished after step 60" in line for line in inner_lines)
     lines = lines_of(text)
     assert any(line.endswith(LAST) for line in lines)
-    kept = ("pellucid ", "a sample, at", "the held-out loss was", "the best model is kept")
-    whole = [
-        line for line in lines if not line.strip().startswith(kept) and "to resume" not in line
+    long_starts = ("pellucid ", "a sample, at", "the held-out loss was", "the best model is kept")
+    short_lines = [
+        line
+        for line in lines
+        if not line.strip().startswith(long_starts) and "to resume" not in line
     ]
-    assert max(map(cell_len, whole)) <= columns
+    assert max(map(cell_len, short_lines)) <= columns
     assert columns < 80 or max(map(cell_len, lines)) <= columns
-    assert not any("�" * 3 in line for line in inside)
+    assert not any("�" * 3 in line for line in inner_lines)
     assert terminal.tmux("display-message", "-p", "#{cursor_flag}").strip() == "1"
 
 
@@ -125,8 +127,8 @@ def test_ctrl_c_leaves_a_whole_panel_and_the_way_on(terminal: Terminal, tmp_path
     text = terminal.wait_for("ended 130")
     panel = panel_of(text)
     assert all(cell_len(line) == 80 for line in panel)
-    inside = " ".join(line.strip("│ ") for line in panel)
-    assert re.search(r"interrupted by SIGINT: step \d+ is finished and saved", inside)
+    panel_text = " ".join(line.strip("│ ") for line in panel)
+    assert re.search(r"interrupted by SIGINT: step \d+ is finished and saved", panel_text)
     assert "continue with: pellucid train --resume run" in " ".join(text.split())
 
 
@@ -152,25 +154,25 @@ def test_a_log_under_nohup_is_plain_lines(tmp_path: Path) -> None:
     if shutil.which("nohup") is None:
         pytest.skip("this system has no nohup")
     log = tmp_path / "nohup.txt"
-    with log.open("wb") as out:
-        done = subprocess.run(
+    with log.open("wb") as log_file:
+        process = subprocess.run(
             ["nohup", *command(tmp_path, steps=3)],
             cwd=tmp_path,
             env=plain_environment() | {"FORCE_COLOR": "1", "TERM": "xterm-256color"},
             stdin=subprocess.DEVNULL,
-            stdout=out,
+            stdout=log_file,
             stderr=subprocess.STDOUT,
             check=False,
         )
     text = log.read_text("utf-8")
-    assert done.returncode == 0, text
+    assert process.returncode == 0, text
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", text)
     assert "╭" not in text
-    said = text.splitlines()
-    assert said[0] == "reading the text …"
-    assert any(line.startswith("step 3/3 100.0% loss") for line in said)
-    assert any(line.startswith("finished after step 3") for line in said)
-    assert said[-1] == f"    {LAST}"
+    log_lines = text.splitlines()
+    assert log_lines[0] == "reading the text …"
+    assert any(line.startswith("step 3/3 100.0% loss") for line in log_lines)
+    assert any(line.startswith("finished after step 3") for line in log_lines)
+    assert log_lines[-1] == f"    {LAST}"
 
 
 @pytest.mark.nightly

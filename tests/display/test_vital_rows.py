@@ -64,7 +64,7 @@ def frame(*shown: Event, width: int = 80, height: int = 40) -> list[str]:
 
 @pytest.mark.parametrize("width", [60, 80])
 def test_every_equation_has_a_row_with_its_word_and_the_sign_that_speaks(width: int) -> None:
-    shown = "\n".join(frame(*WHOLE, SICK, width=width))
+    panel = "\n".join(frame(*WHOLE, SICK, width=width))
     for words in (
         "1 softmax        sick   attention.max_logit        8.25k",
         "2 cross-entropy  calm   loss.value                  -2.1",
@@ -72,10 +72,10 @@ def test_every_equation_has_a_row_with_its_word_and_the_sign_that_speaks(width: 
         "4 gradients      calm   gradient.norm               0.97",
         "5 variance       watch  norm.variance_over_eps      301k",
     ):
-        assert words in shown
-    unfolded = " ".join(shown.replace("│", " ").split())
+        assert words in panel
+    unfolded = " ".join(panel.replace("│", " ").split())
     assert f"{WHY}; in {WHERE}" in unfolded
-    assert all(cell_len(line) <= width for line in shown.splitlines())
+    assert all(cell_len(line) <= width for line in panel.splitlines())
 
 
 def test_before_anything_was_watched_no_row_stands_there() -> None:
@@ -101,8 +101,8 @@ def test_a_record_of_an_older_run_is_shown_as_well() -> None:
     old = to_record(SICK)
     del old["speakers"], old["cost"]
     event = from_record(old)
-    shown = "\n".join(frame(*WHOLE, event))
-    assert "1 softmax        sick   attention.max_logit        8.25k" in shown
+    panel = "\n".join(frame(*WHOLE, event))
+    assert "1 softmax        sick   attention.max_logit        8.25k" in panel
     assert from_record(to_record(SICK)) == SICK
 
 
@@ -128,8 +128,8 @@ def test_plain_lines_say_a_word_when_it_changes_and_only_then() -> None:
 
 
 def test_what_is_not_measured_any_more_keeps_its_word() -> None:
-    gone = replace(SICK, step=320, rows=tuple((name, "") for name, _ in SICK.rows))
-    assert len(plain(SICK, gone, replace(SICK, step=330))) == 2
+    emptied = replace(SICK, step=320, rows=tuple((name, "") for name, _ in SICK.rows))
+    assert len(plain(SICK, emptied, replace(SICK, step=330))) == 2
 
 
 def test_a_notebook_keeps_a_line_for_each_change_beside_the_panel(
@@ -151,8 +151,10 @@ def test_a_notebook_keeps_a_line_for_each_change_beside_the_panel(
     for event in (*WHOLE, SICK, replace(SICK, step=311)):
         display(event)
     display.close()
-    said = [line for line in capsys.readouterr().out.splitlines() if "softmax" in line]
-    assert said == [f"step 310 softmax: sick, attention.max_logit 8.25k in {WHERE} ({WHY})"]
+    softmax_lines = [line for line in capsys.readouterr().out.splitlines() if "softmax" in line]
+    assert softmax_lines == [
+        f"step 310 softmax: sick, attention.max_logit 8.25k in {WHERE} ({WHY})"
+    ]
     assert "softmax        sick" in cell.outputs[-1]["text/plain"]
 
 

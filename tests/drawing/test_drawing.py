@@ -53,17 +53,17 @@ def test_boxes_of_a_kind_or_preset_hold_its_parameters(name: str) -> None:
 
 def architectural() -> set[str]:
     """Every kind that may stand somewhere in a model, how its weights start left out."""
-    reached: set[type] = set()
+    kinds: set[type] = set()
     waiting: list[object] = [Transformer]
     while waiting:
         hint = waiting.pop()
         waiting += typing.get_args(hint)
-        if isinstance(hint, type) and dataclasses.is_dataclass(hint) and hint not in reached:
-            reached.add(hint)
+        if isinstance(hint, type) and dataclasses.is_dataclass(hint) and hint not in kinds:
+            kinds.add(hint)
             if hint is not config.Initialisation:
                 waiting += typing.get_type_hints(hint).values()
-    whole = {Transformer, config.Stack, config.Embedding, config.Initialisation}
-    return {kind.__name__ for kind in reached - whole}
+    containers = {Transformer, config.Stack, config.Embedding, config.Initialisation}
+    return {kind.__name__ for kind in kinds - containers}
 
 
 def test_there_is_a_model_to_draw_for_every_kind() -> None:
@@ -80,16 +80,16 @@ def test_every_kind_is_called_by_its_name(kind: str) -> None:
 def test_what_a_model_does_not_have_is_not_drawn() -> None:
     text = as_text(place(assemble(SMALL, "small")))
     absent = {kind for kind in MODELS if kind not in text}
-    there = {"RMSNorm", "PreNorm", "Learned", "MLP", "MultiHead", "LanguageHead"}
-    assert set(MODELS) - absent == there
+    drawn_kinds = {"RMSNorm", "PreNorm", "Learned", "MLP", "MultiHead", "LanguageHead"}
+    assert set(MODELS) - absent == drawn_kinds
 
 
 def test_each_rule_puts_its_norms_where_it_says() -> None:
     """In a drawing with one letter per part: n a norm, f a layer, + where the path joins."""
-    found = {
+    norm_places = {
         type(rule).__name__: order(with_stack(residual=rule, final_norm=False)) for rule in RULES
     }
-    assert found == {
+    assert norm_places == {
         "PreNorm": "nf+nf+",
         "PostNorm": "f+nf+n",
         "OutputNorm": "fn+fn+",
@@ -127,19 +127,19 @@ def inside(one: Rectangle, other: Rectangle) -> bool:
 
 
 def apart(one: Rectangle, other: Rectangle) -> bool:
-    beside = one.right < other.x or other.right < one.x
-    return beside or one.bottom < other.y or other.bottom < one.y
+    is_beside = one.right < other.x or other.right < one.x
+    return is_beside or one.bottom < other.y or other.bottom < one.y
 
 
 def check_nothing_runs_into_anything(picture: Picture) -> None:
-    for one, other in combinations(picture.rectangles, 2):
-        nested = (other.kind == "frame" and inside(one, other)) or (
-            one.kind == "frame" and inside(other, one)
+    for first, second in combinations(picture.rectangles, 2):
+        nested = (second.kind == "frame" and inside(first, second)) or (
+            first.kind == "frame" and inside(second, first)
         )
-        assert nested or apart(one, other), (one, other)
-    written = [(text.x + i, text.y) for text in picture.texts for i in range(len(text.text))]
-    assert len(written) == len(set(written))
-    within(picture, written)
+        assert nested or apart(first, second), (first, second)
+    text_cells = [(text.x + i, text.y) for text in picture.texts for i in range(len(text.text))]
+    assert len(text_cells) == len(set(text_cells))
+    within(picture, text_cells)
     within(picture, [point for line in picture.lines for point in line.points])
     borders = {cell for box in picture.rectangles if box.kind != "words" for cell in border(box)}
     names = {(t.x + i, t.y) for t in picture.texts if not t.covers_line for i in range(len(t.text))}
@@ -150,8 +150,10 @@ def check_nothing_runs_into_anything(picture: Picture) -> None:
     assert {cell for box in parts for cell in filled(box)} & flows == set()
     # what goes around a layer does not go through it
     frames = {cell for box in picture.rectangles if box.kind == "frame" for cell in border(box)}
-    around = {cell for line in picture.lines if line.kind == "residual" for cell in passed(line)}
-    assert frames & around == set()
+    residual_cells = {
+        cell for line in picture.lines if line.kind == "residual" for cell in passed(line)
+    }
+    assert frames & residual_cells == set()
 
 
 def passed(line: Line) -> Iterator[tuple[int, int]]:
@@ -214,11 +216,11 @@ def test_words_in_both_spellings_are_the_same() -> None:
 def test_svg_is_one_file_that_names_and_describes_itself(name: str) -> None:
     model = MODELS[name] if name in MODELS else PRESET_MODELS[name]
     tree = ElementTree.fromstring(as_svg(place(assemble(model, name), side_by_side=True)))
-    title, described = tree.find(f"{SVG}title"), tree.find(f"{SVG}desc")
+    title, description = tree.find(f"{SVG}title"), tree.find(f"{SVG}desc")
     assert title is not None
     assert title.text == name
-    assert described is not None
-    assert f"{parameter_count(model):,} parameters" in str(described.text)
+    assert description is not None
+    assert f"{parameter_count(model):,} parameters" in str(description.text)
     assert tree.get("role") == "img"
     tags = {element.tag.removeprefix(SVG) for element in tree.iter()}
     assert tags <= {"svg", "title", "desc", "style", "path", "rect", "circle", "text", "g"}
@@ -264,8 +266,10 @@ def test_head_that_is_tied_has_a_line_back_to_the_embedding() -> None:
 
 
 def test_decoder_is_handed_the_encoders_states_and_each_stack_its_positions() -> None:
-    for beside in (False, True):
-        kinds = [line.kind for line in place(assemble(BOTH, "both"), side_by_side=beside).lines]
+    for side_by_side in (False, True):
+        kinds = [
+            line.kind for line in place(assemble(BOTH, "both"), side_by_side=side_by_side).lines
+        ]
         assert kinds.count("encoded") == 1
         assert kinds.count("positions") == 2
         assert kinds.count("tied") == 1

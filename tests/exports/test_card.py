@@ -32,9 +32,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def card(run: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    out = tmp_path_factory.mktemp("out") / "my-model"
-    runs.export_run(run, out)
-    return (out / "README.md").read_text(encoding="utf-8")
+    folder = tmp_path_factory.mktemp("out") / "my-model"
+    runs.export_run(run, folder)
+    return (folder / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_card_names_data_by_file_and_checksum_and_never_by_path(card: str, run: Path) -> None:
@@ -50,8 +50,8 @@ def test_the_card_has_the_losses_of_the_record_with_intervals(card: str, run: Pa
     latest = [e for e in happened if isinstance(e, events.Evaluated)][-1]
     assert latest.standard_error is not None
     assert latest.standard_error > 0
-    shown = f"{latest.loss_nats:.4g} ± {1.96 * latest.standard_error:.2g}"
-    assert f"| held-out loss, nats | {shown} |" in card
+    loss_text = f"{latest.loss_nats:.4g} ± {1.96 * latest.standard_error:.2g}"
+    assert f"| held-out loss, nats | {loss_text} |" in card
 
 
 def test_the_card_has_every_section(card: str) -> None:

@@ -55,8 +55,8 @@ def as_ours(stored: dict[str, Tensor], case: str, model: config.Transformer) -> 
     shapes = {name: tensor.shape for name, tensor in state.items() if tensor.is_floating_point()}
     # the states of an encoder have no head
     dropped = ("pooler.", *(["head"] if model.decoder is None else []))
-    kept = [name for name in shapes if not name.startswith(dropped)]
-    return {name: _as_ours(name, stored, case, model).reshape(shapes[name]) for name in kept}
+    kept_names = [name for name in shapes if not name.startswith(dropped)]
+    return {name: _as_ours(name, stored, case, model).reshape(shapes[name]) for name in kept_names}
 
 
 def _as_ours(name: str, stored: dict[str, Tensor], case: str, model: config.Transformer) -> Tensor:
@@ -118,13 +118,13 @@ def _stored(
         name = f"{name}{leaf}" if name.endswith(end) else name
     file_name = gguf_name(name, architecture, model)
     if architecture.gate_up and re.search(r"ffn_(gate|up)\.", file_name):
-        whole = stored[file_name.replace("ffn_gate", "ffn_up")]
-        return whole.chunk(2)["ffn_up" in file_name]
+        fused = stored[file_name.replace("ffn_gate", "ffn_up")]
+        return fused.chunk(2)["ffn_up" in file_name]
     match = re.search(r"attn_([qkv])\.", file_name)
     if architecture.joined and match is not None:
         sizes = [n * attention.d_head for n in (attention.n_heads, *2 * [attention.n_kv_heads])]
-        whole = stored[file_name.replace(f"attn_{match[1]}.", "attn_qkv.")]
-        return whole.split(sizes)["qkv".index(match[1])]
+        fused = stored[file_name.replace(f"attn_{match[1]}.", "attn_qkv.")]
+        return fused.split(sizes)["qkv".index(match[1])]
     tensor = stored[file_name]
     if name.endswith("positions.embedding.weight"):  # the rows in front are never read
         offset = stack.positions.offset
@@ -151,9 +151,9 @@ def _as_paired(
             order = torch.cat((plain, attention.d_head + order))
     elif part not in ("query", "key", "query_norm", "key_norm"):
         return tensor
-    back = order.argsort()
-    heads = tensor.reshape(-1, len(back), *tensor.shape[1:])
-    return heads[:, back].reshape(tensor.shape)
+    inverse = order.argsort()
+    heads = tensor.reshape(-1, len(inverse), *tensor.shape[1:])
+    return heads[:, inverse].reshape(tensor.shape)
 
 
 def outputs(model: Any) -> Tensor:
@@ -170,9 +170,9 @@ def test_every_architecture_has_a_case() -> None:
 def test_the_page_has_every_architecture_and_family() -> None:
     page = (Path(__file__).parents[2] / "docs" / "export.md").read_text(encoding="utf-8")
     rows = page.partition("| architecture of llama.cpp |")[2].partition("\n\n")[0].splitlines()[2:]
-    named = {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
+    code_names = {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
     presets = {"nano", "small", "medium"}
-    assert named - presets == {*ARCHITECTURES, *MODELS.values()}
+    assert code_names - presets == {*ARCHITECTURES, *MODELS.values()}
 
 
 def table_of_cases() -> list[Any]:
@@ -200,9 +200,9 @@ def test_what_is_read_back_gives_the_same_logits(case: str, tmp_path: Path) -> N
     completed = complete(model, before.state_dict()).model
     head = {n: t for n, t in before.state_dict().items() if n.startswith("head")}
     unread = head if model.decoder is None else {}
-    again = filled(completed, unread | as_ours(stored, case, completed))
+    reread = filled(completed, unread | as_ours(stored, case, completed))
     tolerance = 1e-5 * max(1.0, float(outputs(before).abs().max()))
-    torch.testing.assert_close(outputs(again), outputs(before), rtol=0, atol=tolerance)
+    torch.testing.assert_close(outputs(reread), outputs(before), rtol=0, atol=tolerance)
 
 
 #: What the file says besides the sizes.

@@ -55,9 +55,9 @@ def drawn(n: int, seed: int = 2) -> list[int]:
 def assert_close(got: np.ndarray, expected: Tensor, model: config.Transformer) -> None:
     kinds = {layer.feed_forward for stack in model.stacks for layer in stack.layers}
     has_gelu = any("gelu" in getattr(kind, "activation", "") for kind in kinds)
-    wanted = expected.numpy()
-    distance = np.abs(got - wanted).max()
-    assert distance <= (GELU if has_gelu else OTHERS) * max(1.0, np.abs(wanted).max())
+    expected_array = expected.numpy()
+    distance = np.abs(got - expected_array).max()
+    assert distance <= (GELU if has_gelu else OTHERS) * max(1.0, np.abs(expected_array).max())
 
 
 DECODERS = [name for name in MODELS if tiny(name).encoder is None]
@@ -67,10 +67,10 @@ PAIRS = [name for name in MODELS if name not in (*DECODERS, *ENCODERS)]
 
 @pytest.mark.parametrize("case", DECODERS)
 def test_logits_of_a_greedy_text_are_those_of_the_model(case: str, tmp_path: Path) -> None:
-    described = tiny(case)
-    run = untrained(tmp_path / "run", described)
+    model_config = tiny(case)
+    run = untrained(tmp_path / "run", model_config)
     runs.export_run(run, tmp_path / "out", file_format="gguf")
-    n_ctx = min(120, described.context_length)
+    n_ctx = min(120, model_config.context_length)
     model, llama = pellucid.load(run).model, opened(tmp_path / "out", n_ctx=n_ctx)
     # the file's context is no longer than a window that the architecture does not have
     length, ids = min(n_ctx, llama._model.n_ctx_train()), drawn(20)
@@ -80,8 +80,8 @@ def test_logits_of_a_greedy_text_are_those_of_the_model(case: str, tmp_path: Pat
         llama.eval(ids[-1:])
     with torch.no_grad():
         expected = model(torch.tensor([ids]))[0]
-    assert_close(np.array(llama.scores[:length]), expected, described)
-    assert_close(logits_of(llama, ids), expected, described)  # all tokens at once
+    assert_close(np.array(llama.scores[:length]), expected, model_config)
+    assert_close(logits_of(llama, ids), expected, model_config)  # all tokens at once
 
 
 def rows_of(read: Any, llama: Any, n: int, width: int) -> np.ndarray:
@@ -92,8 +92,8 @@ def rows_of(read: Any, llama: Any, n: int, width: int) -> np.ndarray:
 
 @pytest.mark.parametrize("case", ENCODERS)
 def test_states_are_those_of_the_encoder(case: str, tmp_path: Path) -> None:
-    described = tiny(case)
-    run = untrained(tmp_path / "run", described)
+    model_config = tiny(case)
+    run = untrained(tmp_path / "run", model_config)
     runs.export_run(run, tmp_path / "out", file_format="gguf")
     model, ids = pellucid.load(run).model, drawn(30)
     llama = opened(
@@ -106,14 +106,14 @@ def test_states_are_those_of_the_encoder(case: str, tmp_path: Path) -> None:
     llama._ctx.decode(llama._batch)
     with torch.no_grad():
         expected = model.states(torch.tensor([ids]))[0]
-    states = rows_of(llama_cpp.llama_get_embeddings_ith, llama, len(ids), described.d_model)
-    assert_close(states, expected, described)
+    states = rows_of(llama_cpp.llama_get_embeddings_ith, llama, len(ids), model_config.d_model)
+    assert_close(states, expected, model_config)
 
 
 @pytest.mark.parametrize("case", PAIRS)
 def test_logits_are_those_of_the_encoder_decoder(case: str, tmp_path: Path) -> None:
-    described = tiny(case)
-    run = untrained(tmp_path / "run", described)
+    model_config = tiny(case)
+    run = untrained(tmp_path / "run", model_config)
     runs.export_run(run, tmp_path / "out", file_format="gguf")
     model, llama = pellucid.load(run).model, opened(tmp_path / "out")
     source, ids = drawn(30), drawn(25, seed=3)
@@ -123,8 +123,8 @@ def test_logits_are_those_of_the_encoder_decoder(case: str, tmp_path: Path) -> N
     llama._ctx.decode(llama._batch)
     with torch.no_grad():
         expected = model(torch.tensor([ids]), encoded=model.encode(torch.tensor([source])))[0]
-    logits = rows_of(llama_cpp.llama_get_logits_ith, llama, len(ids), described.rows)
-    assert_close(logits, expected, described)
+    logits = rows_of(llama_cpp.llama_get_logits_ith, llama, len(ids), model_config.rows)
+    assert_close(logits, expected, model_config)
 
 
 TOKENIZERS = {
@@ -141,8 +141,8 @@ def test_texts_have_the_same_tokens(kind: str, tmp_path: Path) -> None:
     runs.export_run(run, tmp_path / "out", file_format="gguf")
     llama = opened(tmp_path / "out")
     for text in TEXTS:
-        got = llama.tokenize(text.encode(), add_bos=True, special=False)
-        assert got == words.encode_prompt(text), text
+        llama_ids = llama.tokenize(text.encode(), add_bos=True, special=False)
+        assert llama_ids == words.encode_prompt(text), text
 
 
 #: `nano` as it is, and as a Mixtral.

@@ -52,15 +52,18 @@ def test_outputs_equal_for_other_batches_and_lengths(case: str, tmp_path: Path) 
         ids = torch.randint(2, 250, (batch, length))
         mask = torch.ones_like(ids)
         mask[0, max(1, length - 3) :] = 0
-        written = ids[:, : max(1, length // 2)]
-        given = {"input_ids": ids, "attention_mask": mask, "decoder_input_ids": written}
-        arrays = {one.name: given[one.name].numpy() for one in session.get_inputs()}
+        decoder_ids = ids[:, : max(1, length // 2)]
+        inputs = {"input_ids": ids, "attention_mask": mask, "decoder_input_ids": decoder_ids}
+        arrays = {
+            session_input.name: inputs[session_input.name].numpy()
+            for session_input in session.get_inputs()
+        }
         output = torch.tensor(session.run(None, arrays)[0])
         padding = mask.bool() if "attention_mask" in arrays else None
         with torch.no_grad():
             if "decoder_input_ids" in arrays:
                 encoded = model.encode(ids, padding=padding)
-                expected = model(written, encoded=Encoded(encoded.states, padding))
+                expected = model(decoder_ids, encoded=Encoded(encoded.states, padding))
             elif case == "states":
                 expected = model.states(ids, padding=padding)
             else:

@@ -83,19 +83,23 @@ def fast(place: Path, tokenizer: Tokenizer, template: str | None = None) -> Any:
 @pytest.mark.parametrize("kind", TOKENIZERS)
 def test_ids_equal_on_ten_thousand_held_out_lines(kind: str, tmp_path: Path) -> None:
     tokenizer = TOKENIZERS[kind]()
-    theirs = fast(tmp_path, tokenizer)
+    reference_tokenizer = fast(tmp_path, tokenizer)
     held_out = shuffled()[4000:14_000]
     assert len(held_out) == 10_000
     lines = [*held_out, *ODD]
-    ids = theirs(lines).input_ids
-    for line, there in zip(lines, ids, strict=True):
-        assert there == tokenizer.encode_prompt(line), line
+    ids = reference_tokenizer(lines).input_ids
+    for line, reference_ids in zip(lines, ids, strict=True):
+        assert reference_ids == tokenizer.encode_prompt(line), line
     for line in lines[::20]:
         inner = tokenizer.encode(line)
-        assert theirs.decode(inner, skip_special_tokens=True) == tokenizer.decode(inner)
-    assert theirs.bos_token_id == tokenizer.begin_id
-    assert theirs.eos_token_id == tokenizer.end_id
-    assert theirs.mask_token_id == tokenizer.id_of(tokenizer.roles().get("mask_token", ""))
+        assert reference_tokenizer.decode(inner, skip_special_tokens=True) == tokenizer.decode(
+            inner
+        )
+    assert reference_tokenizer.bos_token_id == tokenizer.begin_id
+    assert reference_tokenizer.eos_token_id == tokenizer.end_id
+    assert reference_tokenizer.mask_token_id == tokenizer.id_of(
+        tokenizer.roles().get("mask_token", "")
+    )
 
 
 #: Templates that write begin and end, one of them, or neither; with odd white space.
@@ -125,14 +129,16 @@ CHATS = [
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_a_chat_has_the_same_ids_there(name: str, kind: str, tmp_path: Path) -> None:
     tokenizer = TOKENIZERS[kind]()
-    theirs = fast(tmp_path, tokenizer, TEMPLATES[name])
-    ours = ChatTemplate(Template(TEMPLATES[name], "a test"), tokenizer)
+    reference_tokenizer = fast(tmp_path, tokenizer, TEMPLATES[name])
+    chat_template = ChatTemplate(Template(TEMPLATES[name], "a test"), tokenizer)
     for chat in CHATS[:2] if name in SPACED else CHATS:
-        got = theirs.apply_chat_template(chat, add_generation_prompt=True, return_dict=False)
-        assert got == ours.prompt("a chat", chat)
+        reference_ids = reference_tokenizer.apply_chat_template(
+            chat, add_generation_prompt=True, return_dict=False
+        )
+        assert reference_ids == chat_template.prompt("a chat", chat)
         if name in SPACED:
             continue
         answered = [*chat, {"role": "assistant", "content": "Because."}]
-        got = theirs.apply_chat_template(answered, return_dict=False)
-        assert got == ours.conversation("a chat", answered).ids
-    ours.close()
+        reference_ids = reference_tokenizer.apply_chat_template(answered, return_dict=False)
+        assert reference_ids == chat_template.conversation("a chat", answered).ids
+    chat_template.close()

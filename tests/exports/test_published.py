@@ -45,9 +45,9 @@ def test_zeros_complete_the_quick_start_and_change_no_logit() -> None:
     assert "biases in its norms and biases in its feed-forward layers" in completed.note
     ids = torch.randint(0, 262, (2, 17), generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
-        got = filled(completed.model, dict(completed.tensors))(ids)
+        completed_logits = filled(completed.model, dict(completed.tensors))(ids)
         expected = filled(model, tensors)(ids)
-    torch.testing.assert_close(got, expected, rtol=0, atol=1e-5)
+    torch.testing.assert_close(completed_logits, expected, rtol=0, atol=1e-5)
 
 
 def test_a_table_of_zeros_completes_an_encoder_without_segments() -> None:
@@ -71,14 +71,16 @@ def test_what_is_exported_opens_here_with_the_same_weights(name: str, tmp_path: 
     model = small_preset(name, **changes)
     run = untrained(tmp_path / "run", model)
     exported = runs.export_run(run, tmp_path / "out")
-    first, again = pellucid.load(run), pellucid.load(tmp_path / "out")
-    own = json.loads((tmp_path / "out" / "config.json").read_text())["model_type"] == "pellucid"
-    assert own == (name in OWN)
-    assert own == any("import pellucid.transformers" in note for note in exported.notes)
+    first, reopened = pellucid.load(run), pellucid.load(tmp_path / "out")
+    is_own_family = (
+        json.loads((tmp_path / "out" / "config.json").read_text())["model_type"] == "pellucid"
+    )
+    assert is_own_family == (name in OWN)
+    assert is_own_family == any("import pellucid.transformers" in note for note in exported.notes)
     for key, tensor in first.model.state_dict().items():
-        assert torch.equal(again.model.state_dict()[key], tensor), key
+        assert torch.equal(reopened.model.state_dict()[key], tensor), key
     imported = runs.import_model(tmp_path / "out", tmp_path / "back")
-    assert imported.family == ("pellucid" if own else "gpt_neox")
+    assert imported.family == ("pellucid" if is_own_family else "gpt_neox")
 
 
 def test_a_file_of_ours_that_is_damaged_is_refused_by_name(tmp_path: Path) -> None:

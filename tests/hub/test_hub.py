@@ -70,9 +70,9 @@ def test_a_model_is_opened_by_its_name(
     junk = {"pytorch_model.bin": b"a pickle", "onnx/model.safetensors": b"x", "setup.py": b"x"}
     hub.model("ada/stories", files_of(tmp_path / "dir") | junk)
     assert main(["score", "ada/stories", "abc"]) == 0
-    asked = capsys.readouterr().err
-    assert f"asking {hub.url} for the model ada/stories" in asked
-    assert "downloading 5 files, " in asked
+    printed = capsys.readouterr().err
+    assert f"asking {hub.url} for the model ada/stories" in printed
+    assert "downloading 5 files, " in printed
     fetched = {request.rsplit("/", 1)[1] for request in hub.requests if "/resolve/" in request}
     assert not fetched & {"pytorch_model.bin", "setup.py"}
     n_requests = len(hub.requests)
@@ -145,8 +145,8 @@ def test_a_model_is_pushed_and_opened_again(
     pushed = push_folder(tmp_path / "dir", HubName("ada/new"), private=True)
     assert pushed.private
     assert hub.repositories["models", "ada/new"].files == model_files
-    said = capsys.readouterr().err
-    assert f"to {hub.url}/ada/new (private)" in said
+    printed = capsys.readouterr().err
+    assert f"to {hub.url}/ada/new (private)" in printed
     assert pellucid.load("ada/new").model(ids(4)).tolist() == model(ids(4)).tolist()
 
 

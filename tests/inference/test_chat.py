@@ -69,8 +69,8 @@ def test_the_oldest_turns_are_left_out_and_never_the_last_message(base: Run) -> 
         for role in ("user", "assistant")
     ][:-1]
     context = base.model.context_length
-    whole = chat.tokens(turns)
-    assert len(whole) > context
+    chat_tokens = chat.tokens(turns)
+    assert len(chat_tokens) > context
     fitted = chat.fit([{"role": "system", "content": "hi"}, *turns], room=10)
     assert fitted.n_dropped in (2, 4)
     assert len(fitted.ids) <= context - 10

@@ -50,10 +50,14 @@ ALLOWED: list[tuple[str, Pool]] = [
 @pytest.mark.parametrize(("kind", "pool"), ALLOWED)
 def test_padding_and_neighbours_change_nothing(kind: str, pool: Pool, runs: dict[str, Run]) -> None:
     run = runs[kind]
-    together = embed(run, TEXTS, pool=pool, normalise=False)
-    for text, vector in zip(TEXTS, together, strict=True):
-        own = states(run, text)
-        expected = {"mean": own.mean(dim=0), "first": own[0], "last": own[-1]}[pool]
+    vectors = embed(run, TEXTS, pool=pool, normalise=False)
+    for text, vector in zip(TEXTS, vectors, strict=True):
+        text_states = states(run, text)
+        expected = {
+            "mean": text_states.mean(dim=0),
+            "first": text_states[0],
+            "last": text_states[-1],
+        }[pool]
         np.testing.assert_allclose(vector, expected, rtol=1e-4, atol=1e-5)
 
 
@@ -61,17 +65,17 @@ def test_padding_and_neighbours_change_nothing(kind: str, pool: Pool, runs: dict
 def test_batches_of_any_size_give_the_same_in_the_order_of_the_texts(
     batch_size: int, runs: dict[str, Run]
 ) -> None:
-    whole = embed(runs["encoder"], TEXTS)
+    one_batch = embed(runs["encoder"], TEXTS)
     parts = embed(runs["encoder"], TEXTS, batch_size=batch_size)
-    np.testing.assert_allclose(parts, whole, atol=1e-5)
+    np.testing.assert_allclose(parts, one_batch, atol=1e-5)
 
 
 def test_the_pooler_is_tanh_of_a_dense_layer_over_the_first_state(runs: dict[str, Run]) -> None:
     run = runs["encoder"]
     assert run.model.pooler is not None
     expected = torch.tanh(run.model.pooler(states(run, TEXTS[0])[0])).detach()
-    found = embed(run, TEXTS[0], pool="pooler", normalise=False)[0]
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    pooled = embed(run, TEXTS[0], pool="pooler", normalise=False)[0]
+    np.testing.assert_allclose(pooled, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_no_texts_have_no_vectors(runs: dict[str, Run]) -> None:
@@ -88,20 +92,22 @@ def test_neighbours_are_the_nearest_by_angle_whatever_the_length(
     random = np.random.default_rng(seed)
     vectors = random.normal(size=(n, 5)).astype(np.float32)
     lengths = (scale * random.uniform(0.5, 2, size=(n, 1))).astype(np.float32)
-    found = neighbours(vectors * lengths)
-    for one in found:
+    nearest_texts = neighbours(vectors * lengths)
+    for neighbour in nearest_texts:
         cosines = [
-            np.dot(vectors[one.text], other)
-            / np.linalg.norm(vectors[one.text])
+            np.dot(vectors[neighbour.text], other)
+            / np.linalg.norm(vectors[neighbour.text])
             / np.linalg.norm(other)
             for other in vectors
         ]
-        cosines[one.text] = -2.0
-        assert one.nearest == int(np.argmax(cosines))
-        assert one.cosine == pytest.approx(max(cosines), abs=1e-5)
+        cosines[neighbour.text] = -2.0
+        assert neighbour.nearest == int(np.argmax(cosines))
+        assert neighbour.cosine == pytest.approx(max(cosines), abs=1e-5)
     in_order = ranked(vectors, vectors[:1])
     assert in_order[0].text == 0
-    assert [one.cosine for one in in_order] == sorted((o.cosine for o in in_order), reverse=True)
+    assert [neighbour.cosine for neighbour in in_order] == sorted(
+        (o.cosine for o in in_order), reverse=True
+    )
 
 
 def test_each_mask_is_filled_from_the_models_own_distribution(runs: dict[str, Run]) -> None:
@@ -113,10 +119,10 @@ def test_each_mask_is_filled_from_the_models_own_distribution(runs: dict[str, Ru
     assert len(filling.masks) == 2
     for mask in filling.masks:
         assert len(mask.likeliest) == run.tokenizer.vocab_size
-        assert sum(one.probability for one in mask.likeliest) == pytest.approx(1)
-        for one in mask.likeliest:
-            own = float(shares[mask.position, one.token_id])
-            assert one.probability == pytest.approx(own, rel=1e-4)
+        assert sum(token.probability for token in mask.likeliest) == pytest.approx(1)
+        for token in mask.likeliest:
+            own_share = float(shares[mask.position, token.token_id])
+            assert token.probability == pytest.approx(own_share, rel=1e-4)
 
 
 def test_the_text_is_filled_with_the_likeliest_at_each_mask(runs: dict[str, Run]) -> None:
@@ -131,10 +137,12 @@ def test_texts_compared_part_by_part_have_the_same_neighbours(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     vectors = np.random.default_rng(0).normal(size=(7, 5)).astype(np.float32)
-    at_once = neighbours(vectors)
+    all_at_once = neighbours(vectors)
     monkeypatch.setattr("pellucid.inference.embedding._COMPARED_AT_ONCE", 3)
     in_parts = neighbours(vectors)
-    assert [one.nearest for one in in_parts] == [one.nearest for one in at_once]
+    assert [neighbour.nearest for neighbour in in_parts] == [
+        neighbour.nearest for neighbour in all_at_once
+    ]
 
 
 def test_a_text_that_does_not_fit_is_not_filled_unless_forced(

@@ -83,9 +83,11 @@ def test_a_clear_difference_is_found_and_its_numbers_are_those_of_the_runs(
 def test_pairs_share_seed_data_order_and_held_out_rows(compared: Comparison) -> None:
     slow, fast = compared.variants
     for seed, first, second in zip(compared.seeds, slow.outcomes, fast.outcomes, strict=True):
-        one, other = (read_config(RunFolder(run.folder)) for run in (first, second))
-        assert one.seed == other.seed == seed
-        assert one.text == other.text
+        first_config, second_config = (
+            read_config(RunFolder(run.folder)) for run in (first, second)
+        )
+        assert first_config.seed == second_config.seed == seed
+        assert first_config.text == second_config.text
         starts = [
             next(e for e in read_events(RunFolder(r.folder).metrics) if isinstance(e, Evaluated))
             for r in (first, second)
@@ -98,16 +100,16 @@ def test_pairs_share_seed_data_order_and_held_out_rows(compared: Comparison) -> 
 def test_finished_runs_are_found_and_seeds_are_added(
     compared: Comparison, place: Path, tmp_path: Path
 ) -> None:
-    out = shutil.copytree(place / "out", tmp_path / "out")
+    folder = shutil.copytree(place / "out", tmp_path / "out")
     lines: list[str] = []
-    more = again(place, out, lines, seeds=4)
+    four_seeds = again(place, folder, lines, seeds=4)
     assert [line.endswith("(found)") for line in lines] == [True] * 6 + [False] * 2
-    assert more.variants[0].values[:3] == compared.variants[0].values
+    assert four_seeds.variants[0].values[:3] == compared.variants[0].values
     words, choices = [place / "slow.toml", place / "text.txt"], {"steps": 6, "settings": SETTINGS}
-    alone = compare(*words, seeds=3, out=out, notify=lines.append, **choices)
-    assert alone.pairs == ()
-    assert alone.variants[0].values == compared.variants[0].values
-    assert any("has no partner" in note for note in alone.notes)
+    single_variant = compare(*words, seeds=3, out=folder, notify=lines.append, **choices)
+    assert single_variant.pairs == ()
+    assert single_variant.variants[0].values == compared.variants[0].values
+    assert any("has no partner" in note for note in single_variant.notes)
 
 
 def test_the_same_arguments_in_the_same_place_need_no_folder(
@@ -128,20 +130,20 @@ def test_equal_configs_with_equal_seeds_read_identical(
     twin = tmp_path / "twin.toml"
     twin.write_text((place / "slow.toml").read_text() + "\n# the same\n")
     lines: list[str] = []
-    same = beside_slow(place, twin, lines)
-    assert same.pairs[0].verdict.startswith("identical")
+    twin_result = beside_slow(place, twin, lines)
+    assert twin_result.pairs[0].verdict.startswith("identical")
     assert not lines[1].endswith("(found)")  # it was trained, and not only compared with itself
 
 
 def test_a_stopped_run_is_resumed_to_the_same_bits(compared: Comparison, place: Path) -> None:
-    out = place / "stopped"
+    folder = place / "stopped"
     first = compared.variants[0].outcomes[0].folder.name
-    _stop_after(out, place, steps=4)
-    assert [e.step for e in read_events(RunFolder(out / first).metrics)][-1] == 4
+    _stop_after(folder, place, steps=4)
+    assert [e.step for e in read_events(RunFolder(folder / first).metrics)][-1] == 4
     lines: list[str] = []
-    values = again(place, out, lines, seeds=1).variants[0].values
+    values = again(place, folder, lines, seeds=1).variants[0].values
     assert values == compared.variants[0].values[:1]
-    resumed = read_events(RunFolder(out / first).metrics)
+    resumed = read_events(RunFolder(folder / first).metrics)
     assert any(isinstance(event, kinds.Resumed) for event in resumed)
 
 
@@ -181,13 +183,13 @@ def _stop_after(out: Path, place: Path, *, steps: int) -> None:
 
 
 def test_changed_data_are_refused(compared: Comparison, place: Path, tmp_path: Path) -> None:
-    out = shutil.copytree(place / "out", tmp_path / "out")
+    folder = shutil.copytree(place / "out", tmp_path / "out")
     text = place / "text.txt"
     before = text.read_text()
     text.write_text(before + "and more\n")
     try:
         with pytest.raises(RunError, match=r"the data have changed since .* was trained"):
-            again(place, out, [])
+            again(place, folder, [])
     finally:
         text.write_text(before)
 
@@ -204,8 +206,8 @@ def test_flops_are_an_equal_budget_for_models_of_other_sizes(place: Path) -> Non
     )
     for run in (small_run, big_run):
         assert isinstance(run.training.budget, config.Tokens)
-        known = replace(run, model=replace(run.model, vocab_size=258))
-        assert run.training.budget.count * training_flops(known) == pytest.approx(3e8, rel=1e-3)
+        sized_run = replace(run, model=replace(run.model, vocab_size=258))
+        assert run.training.budget.count * training_flops(sized_run) == pytest.approx(3e8, rel=1e-3)
     assert big_run.training.budget.count < small_run.training.budget.count
 
 
@@ -309,35 +311,35 @@ def test_workers_share_the_runs_and_give_the_same_values(
         "fast, seed 0",
         "slow, seed 0",
     ]
-    for variant, alone in zip(shared.variants, compared.variants, strict=True):
-        assert variant.values[0] == pytest.approx(alone.values[0], rel=1e-4)
+    for variant, variant_alone in zip(shared.variants, compared.variants, strict=True):
+        assert variant.values[0] == pytest.approx(variant_alone.values[0], rel=1e-4)
 
 
 @pytest.mark.slow
 def test_workers_save_and_end_with_their_parent_and_nothing_is_lost(
     compared: Comparison, place: Path, tmp_path: Path
 ) -> None:
-    out = tmp_path / "out"
+    folder = tmp_path / "out"
     words = ["compare", place / "slow.toml", place / "fast.toml", place / "text.txt"]
-    words += ["--seeds", 1, "--steps", 90, "--workers", 2, "--out", out, "--json"]
+    words += ["--seeds", 1, "--steps", 90, "--workers", 2, "--out", folder, "--json"]
     words += [word for setting in SETTINGS for word in ("--set", setting)]
     line = [sys.executable, "-m", "pellucid", *map(str, words)]
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as parent:
-        while len(list(out.glob("*-seed-0/metrics.jsonl"))) < 2:
+        while len(list(folder.glob("*-seed-0/metrics.jsonl"))) < 2:
             assert parent.poll() is None
             time.sleep(0.05)
         parent.kill()
-    folders = list(out.glob("*-seed-0"))
+    folders = list(folder.glob("*-seed-0"))
     deadline = time.monotonic() + 60
     while any(RunFolder(folder).is_held() for folder in folders):
         assert time.monotonic() < deadline, "a worker outlived its parent"
         time.sleep(0.1)
     assert {outcome_of(folder).state for folder in folders} == {"unfinished"}
-    whole = again(place, tmp_path / "whole", [], seeds=1, steps=90)
+    unbroken = again(place, tmp_path / "whole", [], seeds=1, steps=90)
     lines: list[str] = []
-    resumed = again(place, out, lines, seeds=1, steps=90)
+    resumed = again(place, folder, lines, seeds=1, steps=90)
     assert [variant.values for variant in resumed.variants] == [
-        pytest.approx(variant.values, rel=1e-3) for variant in whole.variants
+        pytest.approx(variant.values, rel=1e-3) for variant in unbroken.variants
     ]
     assert not any(line.endswith("(found)") for line in lines)
 
@@ -360,15 +362,15 @@ def test_a_result_carries_its_corpus_and_only_equal_ones_compare(
     compared: Comparison, place: Path, tmp_path: Path
 ) -> None:
     text = compared.variants[0].run.text
-    moved = tmp_path / "renamed.txt"
-    moved.write_bytes((place / "text.txt").read_bytes())
-    copied = replace(text, corpus=replace(text.corpus, paths=(str(moved),)))
+    renamed = tmp_path / "renamed.txt"
+    renamed.write_bytes((place / "text.txt").read_bytes())
+    copied = replace(text, corpus=replace(text.corpus, paths=(str(renamed),)))
     assert compared.corpus == corpus_digest(copied)  # names and folders do not count
     assert compared.corpus != corpus_digest(replace(text, held_out=0.3))
     result = write_result(compared)
     assert read_result(result.parent).corpus == compared.corpus
-    moved.write_text(moved.read_text() + "more")
-    words = [place / "slow.toml", place / "fast.toml", moved]
+    renamed.write_text(renamed.read_text() + "more")
+    words = [place / "slow.toml", place / "fast.toml", renamed]
     with pytest.raises(RunError, match="another corpus"):
         compare(words, steps=6, settings=SETTINGS, out=tmp_path / "out", against=[result])
     assert not (tmp_path / "out").exists()  # before anything is trained

@@ -45,16 +45,16 @@ def test_a_notebook_shows_the_verdicts_and_the_variants(compared: Any) -> None:
 
 
 def test_the_page_has_every_verdict_run_and_differing_key(compared: Comparison) -> None:
-    seen = Words(page(compared))
+    page_words = Words(page(compared))
     for pair in compared.pairs:
-        assert pair.verdict in seen.text
+        assert pair.verdict in page_words.text
     for variant in compared.variants:
         for value, outcome in zip(variant.values, variant.outcomes, strict=True):
             assert value is not None
-            assert f"{outcome.folder.name} " in seen.text
-            assert f"{value:.4f}" in seen.text
-    assert "optimiser.learning_rate 1e-05 0.5" in seen.text
-    assert all(link.startswith("#") for link in seen.fetched)
+            assert f"{outcome.folder.name} " in page_words.text
+            assert f"{value:.4f}" in page_words.text
+    assert "optimiser.learning_rate 1e-05 0.5" in page_words.text
+    assert all(link.startswith("#") for link in page_words.fetched)
 
 
 def test_the_drawings_of_the_page_are_whole(compared: Comparison) -> None:
@@ -91,10 +91,10 @@ def test_a_run_that_went_wrong_is_named_with_its_update(compared: Comparison) ->
         troubles={"g.n": 3},
     )
     variant = replace(first, outcomes=(bad, *first.outcomes[1:]), values=(None, *first.values[1:]))
-    seen = Words(page(replace(compared, variants=(variant, *compared.variants[1:]))))
-    assert f"{bad.folder.name} 3 g.n became sick" in seen.text
-    assert "stopped: loss of head at update 5" in seen.text
-    assert "No run stopped" not in seen.text
+    page_words = Words(page(replace(compared, variants=(variant, *compared.variants[1:]))))
+    assert f"{bad.folder.name} 3 g.n became sick" in page_words.text
+    assert "stopped: loss of head at update 5" in page_words.text
+    assert "No run stopped" not in page_words.text
 
 
 def test_the_page_is_replaced_unless_it_is_not_ours(compared: Comparison) -> None:

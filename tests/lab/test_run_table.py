@@ -83,15 +83,15 @@ def test_a_condition_without_meaning_is_refused(folder: Path, condition: str) ->
 def test_a_run_is_deleted_by_its_whole_name_and_files_of_the_user_stay(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    mine = folder / "second" / "checkpoints" / "mine.txt"
-    mine.write_text("keep")
+    own_file = folder / "second" / "checkpoints" / "mine.txt"
+    own_file.write_text("keep")
     for pattern in ("sec", "*", "../second"):
         with pytest.raises(RunError, match="nothing was deleted"):
             delete_runs(folder, [pattern])
     assert main(["runs", str(folder), "--delete", "second", "--delete", "deep/first"]) == 0
     text = capsys.readouterr().out
     assert "deleted second, but for files that pellucid did not write\ndeleted deep/first\n" in text
-    assert [path for path in (folder / "second").rglob("*") if path.is_file()] == [mine]
+    assert [path for path in (folder / "second").rglob("*") if path.is_file()] == [own_file]
     assert not (folder / "deep" / "first").exists()
     assert (folder / "killed").is_dir()
 

@@ -56,11 +56,11 @@ def trained(place: Path) -> Trained:
         if len(stopped) == 4:
             raise Interrupted("stopped", 15)
 
-    out = place / "ladder"
+    folder = place / "ladder"
     with pytest.raises(Interrupted, match="the same command continues in"):
-        climb(place, out, stop)
+        climb(place, folder, stop)
     lines: list[str] = []
-    return Trained(climb(place, out, lines.append), stopped, lines)
+    return Trained(climb(place, folder, lines.append), stopped, lines)
 
 
 def test_a_stopped_ladder_continues_with_what_is_missing(trained: Trained) -> None:
@@ -80,8 +80,8 @@ def test_sizes_tokens_and_losses_are_those_of_the_runs(trained: Trained) -> None
         assert rungs.n_tokens == outcome.terms
         assert outcome.terms == pytest.approx(outcome.step * 4 * 16, rel=0.05)
         assert rungs.losses == (outcome.measures[PER_BYTE],)
-    found = sorted({rungs.n_weights for rungs in rows})
-    assert found == pytest.approx([*SIZES, SIZES[-1] ** 2 / SIZES[-2]], rel=0.15)
+    sizes = sorted({rungs.n_weights for rungs in rows})
+    assert sizes == pytest.approx([*SIZES, SIZES[-1] ** 2 / SIZES[-2]], rel=0.15)
 
 
 def test_the_next_size_is_predicted_without_its_runs_and_the_error_is_stated(
@@ -121,16 +121,19 @@ def test_every_width_changes_and_nothing_else_does(place: Path) -> None:
     counts = [rung.n_weights for rung in rungs]
     for smaller, larger in pairwise(counts):
         assert larger / smaller == pytest.approx(2, rel=0.1)
-    own = rungs[3].run.model
-    assert (own.d_model, own.decoder) == (variant.run.model.d_model, variant.run.model.decoder)
+    own_model = rungs[3].run.model
+    assert (own_model.d_model, own_model.decoder) == (
+        variant.run.model.d_model,
+        variant.run.model.decoder,
+    )
     first = rungs[0].run.model
-    assert first.d_model < own.d_model
+    assert first.d_model < own_model.d_model
     assert first.decoder is not None
-    assert own.decoder is not None
+    assert own_model.decoder is not None
     attention: Any = first.decoder.attention
     assert attention.n_heads == 2
     assert attention.d_head / 64 == pytest.approx(first.d_model / 128, rel=0.2)
-    assert first.decoder.n_layers == own.decoder.n_layers
+    assert first.decoder.n_layers == own_model.decoder.n_layers
 
 
 def test_flops_are_an_equal_budget_for_all_sizes(place: Path) -> None:

@@ -32,14 +32,14 @@ def laws() -> list[Law]:
 
 
 def test_planted_constants_lie_within_their_intervals(laws: list[Law]) -> None:
-    inside = [
+    is_inside = [
         low <= PLANTED[constant.name] <= high
         for law in laws
         for constant in law.constants()
         for low, high in [constant.interval]
     ]
-    assert len(inside) == 20
-    assert np.mean(inside) >= 0.85
+    assert len(is_inside) == 20
+    assert np.mean(is_inside) >= 0.85
     assert not any(constant.doubt for law in laws for constant in law.constants())
 
 

@@ -86,9 +86,9 @@ def test_predicted_power_is_the_share_of_samples_that_show_it(effect: float, n: 
 
 
 def test_seeds_needed_is_the_first_number_with_that_power() -> None:
-    needed = seeds_needed(0.5, 1.0)
-    assert needed == 34  # Cohen 1988 has 34 for a paired t-test with d = 0.5
-    assert power(0.5, needed) >= 0.8 > power(0.5, needed - 1)
+    n_seeds = seeds_needed(0.5, 1.0)
+    assert n_seeds == 34  # Cohen 1988 has 34 for a paired t-test with d = 0.5
+    assert power(0.5, n_seeds) >= 0.8 > power(0.5, n_seeds - 1)
     assert (seeds_needed(0.0, 1.0), seeds_needed(1e-9, 1.0), seeds_needed(1.0, 0.0)) == (
         None,
         None,

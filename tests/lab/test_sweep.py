@@ -32,8 +32,8 @@ def test_trials_lie_in_the_space_and_are_run_once(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     space = 'learning_rate = "1e-3..1"\n[model.decoder]\nn_layers = [1, 2]\n'
-    out = tmp_path / "out"
-    assert main(words(place, space, out, trials=2, steps=2)) == 0
+    folder = tmp_path / "out"
+    assert main(words(place, space, folder, trials=2, steps=2)) == 0
     result = json.loads(capsys.readouterr().out)
     assert len(result["trials"]) + result["stopped"] == 2
     for trial in result["trials"]:
@@ -42,9 +42,9 @@ def test_trials_lie_in_the_space_and_are_run_once(
     losses = [trial["loss"] for trial in result["trials"]]
     assert losses == sorted(losses)
     assert result["importances"] == []
-    assert main(words(place, space, out, trials=2, steps=2)) == 0
+    assert main(words(place, space, folder, trials=2, steps=2)) == 0
     assert json.loads(capsys.readouterr().out) == result
-    assert len([path for path in (out / "tuning").glob("trial-*") if path.is_dir()]) == 2
+    assert len([path for path in (folder / "tuning").glob("trial-*") if path.is_dir()]) == 2
 
 
 @pytest.mark.parametrize(

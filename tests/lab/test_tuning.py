@@ -141,6 +141,6 @@ def test_strangers_share_a_journal_and_one_of_them_is_killed(place: Path, tmp_pa
     # the killed one comes back, and takes its open trial over
     (trained,) = [p for p in (tmp_path / "victim/tuning").glob("trial-*") if p.is_dir()][:1]
     assert not outcome_of(trained).is_over
-    again = start("victim")
-    assert json.loads(again.communicate(timeout=300)[0])["variants"][0]["tuned"]
+    second_start = start("victim")
+    assert json.loads(second_start.communicate(timeout=300)[0])["variants"][0]["tuned"]
     assert json.loads(output)["variants"][0]["tuned"]

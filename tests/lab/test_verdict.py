@@ -42,8 +42,8 @@ def test_an_interval_with_zero_says_what_was_excluded_and_how_many_seeds_it_take
 
 
 def test_equal_values_are_identical_one_seed_and_none_cannot_tell() -> None:
-    same = said([1.0, 2.0], [1.0, 2.0], equal=True)
-    assert same == "identical: equal configs, and no difference with 2 seeds"
+    verdict = said([1.0, 2.0], [1.0, 2.0], equal=True)
+    assert verdict == "identical: equal configs, and no difference with 2 seeds"
     other = said([1.0, 2.0], [1.0, 2.0])
     assert other == "no difference with 2 seeds, though the configs differ"
     assert said([1.0], [2.0]).startswith("one seed cannot tell: the values differ by 1.000")

@@ -93,8 +93,8 @@ def test_an_agent_gets_the_rows_of_the_command_and_no_run_with_a_way_out(
 ) -> None:
     rows = {row["name"]: row for row in answers["list_runs"].facts["runs"]}
     assert main(["runs", str(root), "--json"]) == 0
-    shown = {row["name"]: row for row in json.loads(capsys.readouterr().out)["runs"]}
-    assert rows["runs/my-run"] == shown["runs/my-run"]
+    runs_by_name = {row["name"]: row for row in json.loads(capsys.readouterr().out)["runs"]}
+    assert rows["runs/my-run"] == runs_by_name["runs/my-run"]
     assert rows["runs/leaky"]["state"] == "refused"
     assert rows.keys() == {"runs/my-run", "runs/leaky"}
 
@@ -122,8 +122,8 @@ def test_an_agent_gets_the_findings_of_the_command(
     answers: dict[str, Answer], root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["diagnose", str(root / "runs" / "my-run"), "--json"]) == 0
-    shown = json.loads(capsys.readouterr().out)["findings"]
-    assert answers["diagnose"].facts["findings"] == shown
+    findings = json.loads(capsys.readouterr().out)["findings"]
+    assert answers["diagnose"].facts["findings"] == findings
 
 
 def test_without_permission_nothing_is_trained(answers: dict[str, Answer], root: Path) -> None:

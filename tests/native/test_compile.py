@@ -50,9 +50,9 @@ def test_what_was_compiled_is_loaded_and_kept_for_the_next_process(
     monkeypatch.setenv("CC", compiler(tmp_path, f'echo >> {tmp_path}/count; exec cc "$@"'))
     for _ in range(2):
         forget()
-        found = library(source)
-        assert found is not None
-        assert found.seven() == 7
+        loaded = library(source)
+        assert loaded is not None
+        assert loaded.seven() == 7
     assert (tmp_path / "count").read_text() == "\n"
     assert len(kept(tmp_path)) == 1
 
@@ -61,23 +61,23 @@ def test_another_source_is_compiled_anew(source: Path, tmp_path: Path) -> None:
     assert library(source) is not None
     source.write_text("int seven(void) { return 8; }\n", encoding="utf-8")
     forget()
-    found = library(source)
-    assert found is not None
-    assert found.seven() == 8
+    loaded = library(source)
+    assert loaded is not None
+    assert loaded.seven() == 8
     assert len(kept(tmp_path)) == 2
 
 
 def test_damaged_library_is_not_loaded_but_compiled_anew(source: Path, tmp_path: Path) -> None:
     command = compiling._compiler(None)
     assert command is not None
-    whole = compiling._compiled(source, command)
-    whole.write_bytes(whole.read_bytes()[:-1] + b"?")
+    library_file = compiling._compiled(source, command)
+    library_file.write_bytes(library_file.read_bytes()[:-1] + b"?")
     forget()
-    found = library(source)
-    assert found is not None
-    assert found.seven() == 7
-    (again,) = kept(tmp_path)
-    assert again.stem.endswith(compiling._digest(again))
+    loaded = library(source)
+    assert loaded is not None
+    assert loaded.seven() == 7
+    (recompiled,) = kept(tmp_path)
+    assert recompiled.stem.endswith(compiling._digest(recompiled))
 
 
 def test_without_a_compiler_there_is_none_and_no_warning(
@@ -150,14 +150,14 @@ def test_processes_that_compile_at_once_do_not_disturb_each_other(
 def planted(source: Path, folder: Path) -> Path:
     """Somebody else's library under the name of ours, with the right digest: it gives 8."""
     assert library(source) is not None
-    (ours,) = folder.iterdir()
+    (library_file,) = folder.iterdir()
     other = source.with_name("other.c")
     other.write_text("int seven(void) { return 8; }\n", encoding="utf-8")
     subprocess.run(["cc", "-shared", "-fPIC", str(other), "-o", str(folder / "x.so")], check=True)
     other.unlink()
     digest = compiling._digest(folder / "x.so")
-    ours.unlink()
-    plant = folder / f"{ours.stem.rpartition('-')[0]}-{digest}.so"
+    library_file.unlink()
+    plant = folder / f"{library_file.stem.rpartition('-')[0]}-{digest}.so"
     (folder / "x.so").rename(plant)
     plant.chmod(0o700)
     forget()

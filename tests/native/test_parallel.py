@@ -18,18 +18,20 @@ def squares(given: torch.Tensor, by: Threads) -> torch.Tensor:
     """max(x, 0)^2 in C."""
     run = native.activation("relu_squared", "forward", "float32")
     assert run is not None
-    made = torch.full_like(given, torch.nan)
-    run(Numbers(given.data_ptr(), None, made.data_ptr()), len(given), by)
-    return made
+    results = torch.full_like(given, torch.nan)
+    run(Numbers(given.data_ptr(), None, results.data_ptr()), len(given), by)
+    return results
 
 
 @pytest.mark.usefixtures("native")
 @pytest.mark.parametrize("number", [1, 2, 3, 16])
 @pytest.mark.parametrize("ours", [False, True], ids=["torch's threads", "a pool"])
 def test_any_number_of_threads_does_all_of_it(number: int, ours: bool) -> None:
-    given = torch.randn(COUNT, generator=torch.Generator().manual_seed(0))
-    by = Threads(number, None if ours else threads().team)
-    torch.testing.assert_close(squares(given, by), given.relu().square(), rtol=0, atol=0)
+    numbers = torch.randn(COUNT, generator=torch.Generator().manual_seed(0))
+    thread_pool = Threads(number, None if ours else threads().team)
+    torch.testing.assert_close(
+        squares(numbers, thread_pool), numbers.relu().square(), rtol=0, atol=0
+    )
 
 
 def test_there_are_as_many_as_torch_is_told_to_use() -> None:

@@ -27,17 +27,17 @@ Found = dict[str, dict[int, float]]
 
 def recorded(run: Path) -> Found:
     """What metrics.jsonl says, by name and step."""
-    found: Found = {}
+    numbers_found: Found = {}
     for event in read_events(run / "metrics.jsonl"):
         for step, numbers in numbers_of(event):
             for name, value in numbers.items():
-                found.setdefault(name, {})[step] = value
-    return found
+                numbers_found.setdefault(name, {})[step] = value
+    return numbers_found
 
 
 def in_a_new_process(script: str, *arguments: str, **environment: str) -> str:
     """What a script of ours prints on a machine where nothing answers."""
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", script, *arguments],
         capture_output=True,
         text=True,
@@ -49,8 +49,8 @@ def in_a_new_process(script: str, *arguments: str, **environment: str) -> str:
             **environment,
         },
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    assert process.returncode == 0, process.stderr
+    return process.stdout
 
 
 def test_every_update_has_its_own_numbers_and_the_last_one_the_report() -> None:
@@ -83,9 +83,9 @@ def test_a_package_that_is_missing_is_said_before_anything_is_read(
     for module in ("torch.utils.tensorboard", "tensorboard", "wandb", "trackio", "mlflow"):
         monkeypatch.setitem(sys.modules, module, None)
     assert main(["train", "/no/such/text", "--observe", name]) == 2
-    said = " ".join(capsys.readouterr().err.split())
-    assert f'pip install -U ".[{name}]"' in said
-    assert "/no/such/text" not in said
+    message = " ".join(capsys.readouterr().err.split())
+    assert f'pip install -U ".[{name}]"' in message
+    assert "/no/such/text" not in message
 
 
 def test_the_command_offers_the_observers_there_are() -> None:
@@ -141,10 +141,10 @@ def test_a_tool_shows_every_number_of_the_run_once_resumed_too(shown: dict[str, 
     assert any(name.startswith("vitals/") for name in numbers)
     for name, values in expected.items():
         if name not in ("train/tokens_per_second", "train/memory_bytes"):  # of each process
-            found = {int(step): value for step, value in numbers[name].items()}
+            tool_values = {int(step): value for step, value in numbers[name].items()}
             if name.startswith("vital"):  # a resumed run takes them at other updates
-                found = {step: found[step] for step in values}
-            assert found == pytest.approx(values, rel=1e-6, nan_ok=True), name
+                tool_values = {step: tool_values[step] for step in values}
+            assert tool_values == pytest.approx(values, rel=1e-6, nan_ok=True), name
 
 
 def test_a_tool_has_config_tags_samples_findings_and_pictures(shown: dict[str, Any]) -> None:
@@ -174,7 +174,7 @@ def test_an_observer_without_a_folder_is_refused() -> None:
 def test_what_was_resumed_says_its_folder(tmp_path: Path) -> None:
     run = tmp_path / "run"
     train_tiny(run, steps=4)
-    heard: list[events.Event] = []
-    pellucid.resume(run, observers=[heard.append], show=False)
-    assert isinstance(heard[0], events.Resumed)
-    assert heard[0].folder == str(run)
+    heard_events: list[events.Event] = []
+    pellucid.resume(run, observers=[heard_events.append], show=False)
+    assert isinstance(heard_events[0], events.Resumed)
+    assert heard_events[0].folder == str(run)

@@ -20,18 +20,18 @@ MODELS = VARIANTS | PAIRS
 
 @pytest.mark.parametrize("name", [n for n, m in MODELS.items() if has_own_matrices(m)])
 def test_a_model_built_empty_has_the_numbers_of_one_that_was_not(name: str) -> None:
-    described = MODELS[name]
-    theirs, ours = assemble(described, seed=3), assemble_empty(described)
-    matrices = [m for m in ours.modules() if isinstance(m, nn.Linear | nn.Embedding)]
+    model_config = MODELS[name]
+    plain_model, own_model = assemble(model_config, seed=3), assemble_empty(model_config)
+    matrices = [m for m in own_model.modules() if isinstance(m, nn.Linear | nn.Embedding)]
     assert all(p.is_meta for module in matrices for p in module.parameters(recurse=False))
-    ours._apply(lambda x: torch.full_like(x, torch.nan, device="cpu") if x.is_meta else x)
-    draw_weights(ours, described, seed=3, set_values=World().set_values)
-    for mine, other in (
-        (ours.state_dict(), theirs.state_dict()),
-        (dict(ours.named_buffers()), dict(theirs.named_buffers())),
+    own_model._apply(lambda x: torch.full_like(x, torch.nan, device="cpu") if x.is_meta else x)
+    draw_weights(own_model, model_config, seed=3, set_values=World().set_values)
+    for own_tensors, plain_tensors in (
+        (own_model.state_dict(), plain_model.state_dict()),
+        (dict(own_model.named_buffers()), dict(plain_model.named_buffers())),
     ):
-        assert mine.keys() == other.keys()
-        assert all(torch.equal(tensor, other[key]) for key, tensor in mine.items())
+        assert own_tensors.keys() == plain_tensors.keys()
+        assert all(torch.equal(tensor, plain_tensors[key]) for key, tensor in own_tensors.items())
 
 
 def check_built(name: str, ranks: list[dict[str, int]]) -> None:
@@ -49,9 +49,13 @@ def test_a_rank_builds_its_shares_one_tensor_at_a_time_and_its_waiting_is_counte
     answers = run_cases(2, [name, "none/slow", "full/slow"], tmp_path, updates=1)
     check_built(name, answers[name])
     for layout in ("none", "full"):
-        (speed, waited, memory), (slow_speed, slow_waited, slow_memory) = answers[f"{layout}/slow"]
+        (speed, waited_seconds, memory), (slow_speed, slow_waited, slow_memory) = answers[
+            f"{layout}/slow"
+        ]
         assert speed > 1.5 * slow_speed > 0, layout
-        assert waited > 0.9 > slow_waited, layout  # three times 0.4 s, and not the pause before
+        assert waited_seconds > 0.9 > slow_waited, (
+            layout
+        )  # three times 0.4 s, and not the pause before
         assert (memory, slow_memory) == (1000, 1001)
 
 
@@ -82,19 +86,19 @@ def pages_in_memory(file: Path) -> int:
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux lists the pages of a process")
 @pytest.mark.parametrize("in_shares", [False, True])
 def test_a_rank_reads_only_its_part_of_a_checkpoint(in_shares: bool, tmp_path: Path) -> None:
-    whole = torch.arange(2.0**24).view(4096, 4096)
-    checkpoint, folder = Checkpoint({"w": whole}, {}, {}, {}), tmp_path / "step-1"
+    matrix = torch.arange(2.0**24).view(4096, 4096)
+    checkpoint, folder = Checkpoint({"w": matrix}, {}, {}, {}), tmp_path / "step-1"
     if in_shares:
         shares = Shares({"w": Place((4096, 4096), (0, 0))}, 1)
-        checkpoint = Checkpoint({"w": whole}, {}, {}, {}, shares)
-        own = shares._replace(write=lambda partial: write_own(partial, checkpoint, 0))
-        save(folder, Checkpoint({}, {}, {}, {}, own))
+        checkpoint = Checkpoint({"w": matrix}, {}, {}, {}, shares)
+        own_shares = shares._replace(write=lambda partial: write_own(partial, checkpoint, 0))
+        save(folder, Checkpoint({}, {}, {}, {}, own_shares))
     else:
         save(folder, checkpoint)
     (file,) = folder.glob("model*.safetensors")
     opened = load(folder, is_verified=True)
     part = read_region(opened.model, "w", (slice(1024, 1536), slice(None)))
-    assert torch.equal(part, whole[1024:1536])
+    assert torch.equal(part, matrix[1024:1536])
     # the system maps some pages around those that are read
-    assert whole.nbytes / 8 <= pages_in_memory(file) <= whole.nbytes / 5
-    assert torch.equal(read_region(opened.model, "w", (slice(5, 9), slice(7, 8))), whole[5:9, 7:8])
+    assert matrix.nbytes / 8 <= pages_in_memory(file) <= matrix.nbytes / 5
+    assert torch.equal(read_region(opened.model, "w", (slice(5, 9), slice(7, 8))), matrix[5:9, 7:8])

@@ -100,10 +100,10 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tuple[int,
 def test_rank_0_speaks_and_the_curve_is_that_of_one_process(
     two: tuple[Path, list[tuple[int, str, str]]], tmp_path: Path
 ) -> None:
-    run, ((code, out, _), (other_code, other_out, other_err)) = two
+    run, ((code, printed, _), (other_code, other_out, other_err)) = two
     assert (code, other_code) == (0, 0)
-    assert "what next" in out
-    assert "torchrun --nproc-per-node 2 -m pellucid train --resume" in out
+    assert "what next" in printed
+    assert "torchrun --nproc-per-node 2 -m pellucid train --resume" in printed
     assert (other_out, other_err) == ("", "")
     assert read_plan(RunFolder(run)).ranks == 2
     assert main(words_of(tmp_path, "--out", str(tmp_path / "one"))) == 0

@@ -36,21 +36,26 @@ def kill(kind: str, kills: int, folder: Path, *, steps: int) -> dict[str, Any]:
     words = ["-m", "support.rank_killer", str(folder), kind, str(kills), str(steps)]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PELLUCID_CACHE": "off"}
     environment |= {"PYTHONPATH": str(Path(__file__).parents[1])}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, *words], env=environment, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stderr
-    facts: dict[str, Any] = json.loads(done.stdout)
+    assert process.returncode == 0, process.stderr
+    facts: dict[str, Any] = json.loads(process.stdout)
     log = (folder / "log.txt").read_text(encoding="utf-8", errors="replace")
     assert facts["killed"] == kills
     assert set(map(tuple, facts["ends"])) == {(0, 0)}, log[-3000:]
     runs = [RunFolder(folder / name) for name in ("killed", "whole")]
     assert losses(runs[0]) == losses(runs[1])
     assert [*losses(runs[0])] == [*range(1, steps + 1)]
-    ours, theirs = (load(run.shelf.path(steps)) for run in runs)
-    for mine, other in ((ours.model, theirs.model), (ours.optimiser, theirs.optimiser)):
-        assert mine.keys() == other.keys()
-        assert all(torch.equal(tensor, other[name]) for name, tensor in mine.items())
+    killed_run, straight_run = (load(run.shelf.path(steps)) for run in runs)
+    for own_tensors, straight_tensors in (
+        (killed_run.model, straight_run.model),
+        (killed_run.optimiser, straight_run.optimiser),
+    ):
+        assert own_tensors.keys() == straight_tensors.keys()
+        assert all(
+            torch.equal(tensor, straight_tensors[name]) for name, tensor in own_tensors.items()
+        )
     return facts
 
 

@@ -38,8 +38,8 @@ sys.exit(main(sys.argv[1:]))
 
 
 def test_ranks_that_start_again_hear_nothing_of_the_earlier_start() -> None:
-    made: Any = distributed
-    store = made.HashStore()
+    module: Any = distributed
+    store = module.HashStore()
     for start in range(2):
         with ThreadPoolExecutor(3) as pool:
             # rank 0 comes last

@@ -14,14 +14,14 @@ from support.ranks import run_cases
 
 def worst_difference(ours: Any, theirs: Any) -> float:
     pairs = zip(ours, theirs, strict=True)
-    return max(abs(a - b) for one, other in pairs for a, b in zip(one, other, strict=True))
+    return max(abs(a - b) for first, second in pairs for a, b in zip(first, second, strict=True))
 
 
 def differences(found: dict[str, Any], names: list[str], updates: int) -> dict[str, float]:
     """How far each case is from one process, over all ways of sharding."""
-    alone = {name: losses_of(ALL_CASES[name], World(), updates=updates) for name in names}
+    losses_alone = {name: losses_of(ALL_CASES[name], World(), updates=updates) for name in names}
     return {
-        full_name: worst_difference(alone[full_name.partition("/")[2]], losses)
+        full_name: worst_difference(losses_alone[full_name.partition("/")[2]], losses)
         for full_name, losses in found.items()
     }
 
@@ -30,28 +30,28 @@ def worst_gradient(found: dict[str, dict[str, list[float]]]) -> float:
     """The largest difference of a gradient from that of one process, over its largest number."""
     worst = 0.0
     for full_name, gradients in found.items():
-        alone = gradients_of(ALL_CASES[full_name.partition("gradients of ")[2]], World())
-        assert gradients.keys() == alone.keys()
-        for name, ours in gradients.items():
-            scale = max(1.0, max(map(abs, alone[name])))
-            pairs = zip(ours, alone[name], strict=True)
+        gradients_alone = gradients_of(ALL_CASES[full_name.partition("gradients of ")[2]], World())
+        assert gradients.keys() == gradients_alone.keys()
+        for name, own_gradient in gradients.items():
+            scale = max(1.0, max(map(abs, gradients_alone[name])))
+            pairs = zip(own_gradient, gradients_alone[name], strict=True)
             worst = max(worst, *(abs(a - b) / scale for a, b in pairs))
     return worst
 
 
 def test_two_ranks_learn_as_one_and_stop_together_on_a_value_not_finite(tmp_path: Path) -> None:
-    whole = ["tensor/gradients of untied", "offload/gradients of untied"]
+    gradient_cases = ["tensor/gradients of untied", "offload/gradients of untied"]
     full_names = ["none/next token", "full/next token", "full/Muon", "none/poisoned"]
-    found = run_cases(2, full_names + whole, tmp_path, updates=4)
-    gradients = {name: found.pop(name) for name in whole}
+    results = run_cases(2, full_names + gradient_cases, tmp_path, updates=4)
+    gradients = {name: results.pop(name) for name in gradient_cases}
     assert worst_gradient(gradients) < 2e-6
-    seen = found.pop("none/poisoned")
-    worst = differences(found, ["next token", "Muon"], 4)
+    poisoned = results.pop("none/poisoned")
+    worst = differences(results, ["next token", "Muon"], 4)
     assert max(worst.values()) < 1e-5, worst
-    assert seen["blocked"] == [[0.0, 0.0, 1.0, 1.0]] * 2
-    assert seen["finite"]
-    assert seen["culprits"][0] == seen["culprits"][1]
-    assert seen["culprits"][0][0] in ("loss", "gradient")
+    assert poisoned["blocked"] == [[0.0, 0.0, 1.0, 1.0]] * 2
+    assert poisoned["finite"]
+    assert poisoned["culprits"][0] == poisoned["culprits"][1]
+    assert poisoned["culprits"][0][0] in ("loss", "gradient")
 
 
 @pytest.mark.nightly

@@ -30,8 +30,8 @@ _SLOW, _FAST = 25_000, 10**9
 
 
 def _ip(*words: str) -> bool:
-    done = subprocess.run(["ip", *words], capture_output=True, check=False)
-    return done.returncode == 0
+    process = subprocess.run(["ip", *words], capture_output=True, check=False)
+    return process.returncode == 0
 
 
 def _limit(node: str, device: str, bytes_per_second: int) -> bool:
@@ -49,10 +49,10 @@ def nodes() -> Iterator[tuple[str, str]]:
     if not _ip("netns", "add", _NODES[0]):
         pytest.skip("this user may not make network namespaces: it needs the rights of root")
     try:
-        made = _ip("netns", "add", _NODES[1])
-        made &= _ip("link", "add", "cable0", "netns", _NODES[0], "type", "veth",
+        is_made = _ip("netns", "add", _NODES[1])
+        is_made &= _ip("link", "add", "cable0", "netns", _NODES[0], "type", "veth",
                     "peer", "name", "cable1", "netns", _NODES[1])  # fmt: skip
-        if not made:
+        if not is_made:
             pytest.skip("this system has no virtual cables (veth)")
         for number, (node, address) in enumerate(zip(_NODES, _ADDRESSES, strict=True)):
             for words in (

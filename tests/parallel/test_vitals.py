@@ -39,14 +39,14 @@ def test_ranks_have_the_vital_signs_of_one_process(
     words = ["-m", "support.rank_vitals", "all", "12", *settings]
     ends = finish(start_ranks(size, words, tmp_path), seconds=600)
     assert [code for code, _, _ in ends] == [0] * size, ends
-    one, all_ranks = signs_of(tmp_path / "one"), signs_of(tmp_path / "all")
+    single_signs, all_ranks = signs_of(tmp_path / "one"), signs_of(tmp_path / "all")
     # gradients that are left are seen in whole weights alone
-    missing = {id for _, id in one.keys() - all_ranks.keys()}
+    missing = {id for _, id in single_signs.keys() - all_ranks.keys()}
     assert missing <= ({"gradient.left"} if "parallel.shard=full" in settings else set())
-    assert not all_ranks.keys() - one.keys()
-    assert len(one) > 50
+    assert not all_ranks.keys() - single_signs.keys()
+    assert len(single_signs) > 50
     for key in all_ranks:
-        value, *words = one[key]
+        value, *words = single_signs[key]
         assert all_ranks[key][0] == pytest.approx(value, rel=1e-4, abs=1e-4), key
         assert [*all_ranks[key][1:]] == words, key
     logged = [e for e in read_events(RunFolder(tmp_path / "all").metrics) if isinstance(e, Logged)]

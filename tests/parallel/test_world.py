@@ -86,11 +86,11 @@ def test_advice_starts_as_many_processes_as_there_are(
 
 
 def test_the_first_part_has_the_random_numbers_of_the_update_and_others_their_own() -> None:
-    drawn: list[float] = []
+    draws: list[float] = []
     for seed in (lambda: seed_step(3, 5), lambda: seed_part(3, 5, 0), lambda: seed_part(3, 5, 1)):
         seed()
-        drawn.append(float(torch.rand(())))
-    assert drawn[0] == drawn[1] != drawn[2]
+        draws.append(float(torch.rand(())))
+    assert draws[0] == draws[1] != draws[2]
 
 
 def test_only_this_room_imports_torch_distributed() -> None:

@@ -179,18 +179,18 @@ def reference_count(name: str) -> int:
             # version 5 ties T5's head whatever is said; loading a checkpoint with its own unties it
             head.weight = torch.nn.Parameter(torch.empty_like(head.weight))
     # named_parameters() gives a tied matrix once, as we do
-    named = built.named_parameters()
-    return sum(p.numel() for key, p in named if not key.startswith(LEFT_OUT))
+    parameters = built.named_parameters()
+    return sum(p.numel() for key, p in parameters if not key.startswith(LEFT_OUT))
 
 
 @pytest.mark.parametrize("name", REFERENCES)
 def test_preset_is_as_large_as_its_reference(name: str) -> None:
     with torch.device("meta"):
-        ours = assemble(find(name).model, seed=0)
-    built = sum(parameter.numel() for parameter in ours.parameters())
+        own_model = assemble(find(name).model, seed=0)
+    built = sum(parameter.numel() for parameter in own_model.parameters())
     assert parameter_count(find(name).model) == built == reference_count(name)
 
 
 def test_every_preset_with_a_reference_is_compared() -> None:
-    ours = set(FAMILIES["pellucid"])
-    assert set(PRESETS) - set(REFERENCES) == ours | {"transformer-base", "transformer-big"}
+    own_presets = set(FAMILIES["pellucid"])
+    assert set(PRESETS) - set(REFERENCES) == own_presets | {"transformer-base", "transformer-big"}

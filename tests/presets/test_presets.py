@@ -117,14 +117,14 @@ def test_the_counted_parameters_of_a_preset_of_ours_are_those(name: str) -> None
     run = find(name)
     tokenizer = run.text.tokenizer
     assert isinstance(tokenizer, config.BytePairs)
-    counted = replace(run.model, vocab_size=tokenizer.vocab_size)
-    assert parameter_count(counted) == OURS[name]
+    sized_model = replace(run.model, vocab_size=tokenizer.vocab_size)
+    assert parameter_count(sized_model) == OURS[name]
 
 
 def test_the_larger_presets_are_nano_in_other_sizes() -> None:
     for name, added in (("small", ["training.growth.kind"]), ("medium", [])):
-        changed = diff(find("nano"), find(name))
-        kinds = [path for path in changed if path.endswith((".kind", ".activation", ".tied"))]
+        differences = diff(find("nano"), find(name))
+        kinds = [path for path in differences if path.endswith((".kind", ".activation", ".tied"))]
         assert kinds == added
 
 
@@ -245,9 +245,9 @@ def test_the_preset_of_each_objective_has_the_model_that_it_trains(name: str) ->
 @pytest.mark.parametrize("name", PRESETS)
 def test_the_tokenizer_of_a_preset_has_what_its_objective_needs(name: str) -> None:
     run = find(name)
-    needed = {config.MLM: "mask", config.SpanCorruption: "sentinels"}
-    wanted = needed.get(type(run.objective))
-    assert wanted is None or wanted in run.text.special
+    special_of_objective = {config.MLM: "mask", config.SpanCorruption: "sentinels"}
+    special = special_of_objective.get(type(run.objective))
+    assert special is None or special in run.text.special
 
 
 def test_a_decoder_without_a_head_cannot_be_trained_on_the_next_token() -> None:

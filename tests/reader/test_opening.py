@@ -90,13 +90,13 @@ def test_a_pipe_that_falls_silent_is_refused(
 ) -> None:
     impatient(monkeypatch)
     pipe = fifo(tmp_path)
-    both = os.open(pipe, os.O_RDWR)
+    read_write = os.open(pipe, os.O_RDWR)
     try:
-        os.write(both, b"one")
+        os.write(read_write, b"one")
         with pytest.raises(PellucidError, match="fell silent"):
             read_bytes(pipe)
     finally:
-        os.close(both)
+        os.close(read_write)
 
 
 def test_a_pipe_is_read_to_its_end_however_slowly_it_comes(tmp_path: Path) -> None:

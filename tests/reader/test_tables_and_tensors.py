@@ -66,12 +66,12 @@ def table() -> dict[str, Any]:
 
 
 def changed(*path: str | int, to: object) -> str:
-    whole = table()
-    part: Any = whole
+    full_table = table()
+    part: Any = full_table
     for key in path[:-1]:
         part = part[key]
     part[path[-1]] = to
-    return json.dumps(whole)
+    return json.dumps(full_table)
 
 
 WORD_PIECE = {
@@ -149,5 +149,7 @@ def test_a_panic_of_the_library_is_a_refusal() -> None:
 
 def test_reading_a_config_loads_neither_torch_nor_the_tokenizers() -> None:
     code = "import sys, pellucid.reader; print({'torch', 'tokenizers'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "set()\n"
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert process.stdout == "set()\n"

@@ -38,9 +38,9 @@ from support.events import (
 
 @pytest.fixture(scope="module")
 def html(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    out = tmp_path_factory.mktemp("report") / "run.html"
-    assert write_report(trained, out).n_bytes == out.stat().st_size
-    return out.read_text("utf-8")
+    file = tmp_path_factory.mktemp("report") / "run.html"
+    assert write_report(trained, file).n_bytes == file.stat().st_size
+    return file.read_text("utf-8")
 
 
 def drawn(*happened: Event) -> str:
@@ -71,10 +71,10 @@ class Tags(HTMLParser):
 
 
 def test_nothing_in_the_page_reaches_out_or_runs(html: str) -> None:
-    found = Tags(html)
-    assert found.open == []
-    assert {tag for tag, _ in found.tags} & {"script", "link", "img", "iframe", "object"} == set()
-    for _, attributes in found.tags:
+    tags = Tags(html)
+    assert tags.open == []
+    assert {tag for tag, _ in tags.tags} & {"script", "link", "img", "iframe", "object"} == set()
+    for _, attributes in tags.tags:
         assert not any(name.startswith("on") or name in ("src", "style") for name in attributes)
         assert (attributes.get("href") or "#").startswith("#")
     assert "url(" not in html
@@ -98,9 +98,9 @@ def test_every_drawing_is_sound_and_tells_a_screen_reader_what_it_shows(html: st
     for drawing in drawings:
         svg = ElementTree.fromstring(drawing)
         assert svg.get("role") == "img"
-        title, described = svg.findtext("title"), svg.findtext("desc")
+        title, description = svg.findtext("title"), svg.findtext("desc")
         assert title
-        assert described
+        assert description
         assert svg.get("aria-labelledby", "").split() == [
             part.get("id") for part in (svg.find("title"), svg.find("desc")) if part is not None
         ]
@@ -108,8 +108,8 @@ def test_every_drawing_is_sound_and_tells_a_screen_reader_what_it_shows(html: st
 
 def test_behind_every_curve_is_a_table_with_its_numbers(html: str, trained: Path) -> None:
     happened = read_events(trained / "metrics.jsonl")
-    told = build_story(happened, "run")
-    curves = [curve for chart in charts(told) for curve in chart.curves]
+    story = build_story(happened, "run")
+    curves = [curve for chart in charts(story) for curve in chart.curves]
     assert all(len(curve.points) > 1 for curve in curves)
     for curve in curves:
         for step, value in curve.points:
@@ -128,51 +128,51 @@ def test_the_page_holds_config_plan_text_and_samples(html: str, trained: Path) -
 
 
 def test_all_updates_are_in_the_curve_of_the_loss() -> None:
-    told = build_story([STARTED, logged(10), logged(20)], "x")
-    assert [step for step, _ in told.loss.points] == list(range(1, 21))
-    assert told.loss.updates == 1
+    story = build_story([STARTED, logged(10), logged(20)], "x")
+    assert [step for step, _ in story.loss.points] == list(range(1, 21))
+    assert story.loss.updates == 1
 
 
 def test_a_long_run_is_joined_into_means_and_says_so() -> None:
-    told = build_story([STARTED, *(logged(10 * i, loss=i) for i in range(1, 501))], "x")
-    assert len(told.loss.points) <= MOST_POINTS
-    assert told.loss.updates == 13
-    assert told.loss.points[0] == (13, pytest.approx((10 * 1 + 3 * 2.5) / 13))
+    story = build_story([STARTED, *(logged(10 * i, loss=i) for i in range(1, 501))], "x")
+    assert len(story.loss.points) <= MOST_POINTS
+    assert story.loss.updates == 13
+    assert story.loss.points[0] == (13, pytest.approx((10 * 1 + 3 * 2.5) / 13))
     assert "means of 13 updates" in drawn(STARTED, *(logged(10 * i) for i in range(1, 501)))
 
 
 def test_values_that_are_not_finite_are_counted_and_not_drawn() -> None:
     broken = replace(logged(10), losses=(float("nan"), float("inf"), *(2.0,) * 8))
-    shown = drawn(STARTED, broken, STOPPED)
-    assert "2 values were not finite and are not drawn" in shown
-    assert "stopped on a value that is not finite" in shown
-    places = re.findall(r' (?:points|d|cx|cy|x|y)="([^"]*)"', shown)
+    report_page = drawn(STARTED, broken, STOPPED)
+    assert "2 values were not finite and are not drawn" in report_page
+    assert "stopped on a value that is not finite" in report_page
+    places = re.findall(r' (?:points|d|cx|cy|x|y)="([^"]*)"', report_page)
     assert places
     assert not any("nan" in place or "inf" in place for place in places)
 
 
 def test_guessing_and_the_clip_are_lines_across_their_charts() -> None:
-    shown = drawn(*WHOLE)
-    assert "a line across at 7.625: ln V: guessing evenly" in shown
-    assert "a line across at 1: clipped at 1" in shown
-    without = [replace(e, clip_norm=None) if isinstance(e, events.Logged) else e for e in WHOLE]
-    assert "clipped" not in drawn(*without).split("</style>")[1]
+    report_page = drawn(*WHOLE)
+    assert "a line across at 7.625: ln V: guessing evenly" in report_page
+    assert "a line across at 1: clipped at 1" in report_page
+    unclipped = [replace(e, clip_norm=None) if isinstance(e, events.Logged) else e for e in WHOLE]
+    assert "clipped" not in drawn(*unclipped).split("</style>")[1]
 
 
 def test_names_of_lines_that_lie_close_stand_apart() -> None:
-    near = tuple(ReferenceLine(f"at {value}", value) for value in (50, 51, 52, 99, 100))
+    close_lines = tuple(ReferenceLine(f"at {value}", value) for value in (50, 51, 52, 99, 100))
     curve = Series(name="x", unit="", points=((0, 0.0), (9, 100.0)))
-    chart = Chart("x", "x", "", (curve,), near, (), 9)
+    chart = Chart("x", "x", "", (curve,), close_lines, (), 9)
     names = re.findall(r'class="name" x="\d+" y="([\d.]+)" text-anchor="(\w+)"', svg(chart))
     assert len(names) == 5
     for i, (y, end) in enumerate(names):
-        assert all(end != e or abs(float(y) - float(at)) >= 14 for at, e in names[:i])
+        assert all(end != e or abs(float(y) - float(height)) >= 14 for height, e in names[:i])
 
 
 def test_parts_and_measures_of_another_objective_have_their_charts_and_units() -> None:
-    told = build_story(PREFERENCES, "x")
-    shown = {chart.title: chart for chart in charts(told)}
-    assert list(shown) == [
+    story = build_story(PREFERENCES, "x")
+    charts_by_title = {chart.title: chart for chart in charts(story)}
+    assert list(charts_by_title) == [
         "Loss, nats per pair",
         "Held-out preference accuracy",
         "Held-out KL to the reference, k3",
@@ -186,8 +186,11 @@ def test_parts_and_measures_of_another_objective_have_their_charts_and_units() -
         "my_own",
     ]
     # what is measured on both is one chart with two curves
-    assert [curve.name for curve in shown["Margin"].curves] == ["margin", "held-out margin"]
-    assert shown["Held-out preference accuracy"].caption.startswith("Higher is better. ")
+    assert [curve.name for curve in charts_by_title["Margin"].curves] == [
+        "margin",
+        "held-out margin",
+    ]
+    assert charts_by_title["Held-out preference accuracy"].caption.startswith("Higher is better. ")
     page_text = drawn(*PREFERENCES)
     assert "0.7333<small>preference accuracy, at step 300" in page_text
     assert "a line across at 0.6931: guessing evenly" in page_text
@@ -201,10 +204,10 @@ def test_a_name_from_the_records_cannot_become_markup() -> None:
 
 
 def test_resumes_and_how_it_ended_are_told() -> None:
-    shown = drawn(*WHOLE, RESUMED, FINISHED)
-    assert "the run was resumed after step 200" in shown
-    assert "resumed from checkpoints/step-200" in shown
-    assert "600 of 600 steps; finished." in shown
+    report_page = drawn(*WHOLE, RESUMED, FINISHED)
+    assert "the run was resumed after step 200" in report_page
+    assert "resumed from checkpoints/step-200" in report_page
+    assert "600 of 600 steps; finished." in report_page
     assert "it is still training, or was ended from outside" in drawn(*WHOLE)
 
 
@@ -217,26 +220,26 @@ def test_a_checkpoint_is_named_within_the_run_whichever_system_saved_it() -> Non
 
 def test_what_a_model_says_cannot_become_markup_or_control_the_page() -> None:
     evil = replace(SAMPLED, continuation="</p><script>x()</script>\x1b[31m & مرحبا")
-    shown = drawn(STARTED, evil, EVALUATED)
-    assert "<script" not in shown
-    assert "&lt;/p&gt;&lt;script&gt;x()&lt;/script&gt;␛[31m &amp; مرحبا" in shown
+    report_page = drawn(STARTED, evil, EVALUATED)
+    assert "<script" not in report_page
+    assert "&lt;/p&gt;&lt;script&gt;x()&lt;/script&gt;␛[31m &amp; مرحبا" in report_page
 
 
 def test_a_run_that_only_started_has_a_report_without_curves() -> None:
-    shown = drawn(STARTED)
-    assert Tags(shown).open == []
-    assert "training loss: nothing was measured" in shown
-    assert "No sample was taken." in shown
+    report_page = drawn(STARTED)
+    assert Tags(report_page).open == []
+    assert "training loss: nothing was measured" in report_page
+    assert "No sample was taken." in report_page
 
 
 def test_the_command_says_where_it_wrote_and_how_much(
     trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = tmp_path / "r.html"
-    assert main(["report", str(trained), "--out", str(out)]) == 0
-    said = capsys.readouterr().out
-    assert str(out) in said
-    assert f"{out.stat().st_size / 1000:.3g} kB" in said
+    file = tmp_path / "r.html"
+    assert main(["report", str(trained), "--out", str(file)]) == 0
+    printed = capsys.readouterr().out
+    assert str(file) in printed
+    assert f"{file.stat().st_size / 1000:.3g} kB" in printed
 
 
 def test_the_report_lies_in_the_run_unless_told_otherwise(trained: Path, tmp_path: Path) -> None:

@@ -49,18 +49,18 @@ def assert_resumes(run: Run) -> None:
     losses = [loss for e in events_of(run, Logged) for loss in e.losses]
     runs.resume(folder.path / "checkpoints" / "step-4", show=False)
     ends.append(load(folder.shelf.latest()))
-    for what in ("model", "optimiser", "random"):
-        left, right = (getattr(end, what) for end in ends)
+    for state_name in ("model", "optimiser", "random"):
+        left, right = (getattr(end, state_name) for end in ends)
         assert left.keys() == right.keys()
-        assert all(torch.equal(left[name], right[name]) for name in left), what
+        assert all(torch.equal(left[name], right[name]) for name in left), state_name
     assert losses == [loss for e in events_of(run, Logged) for loss in e.losses]
 
 
 def test_classes_that_a_word_tells_are_all_found(labelled: Path, tmp_path: Path) -> None:
     run = train_labelled(tmp_path / "run", labelled, settings=[RATE], epochs=14)
     assert last_measures(run)["accuracy"] == 1.0
-    found = runs.classify(run, ["we saw a cat", "then paris again", "so there the soup"])
-    assert [each.classes for each in found] == [("animals",), ("capitals",), ("food",)]
+    answers = runs.classify(run, ["we saw a cat", "then paris again", "so there the soup"])
+    assert [answer.classes for answer in answers] == [("animals",), ("capitals",), ("food",)]
 
 
 def test_classes_that_nothing_tells_are_found_no_better_than_by_chance(tmp_path: Path) -> None:
@@ -77,13 +77,13 @@ def test_all_classes_of_a_text_are_found_and_each_is_counted(tmp_path: Path) -> 
     )
     # saying "none" of every text is right of about one in five
     assert last_measures(run)["exact_match"] > 0.6
-    for found in runs.classify(run, ["we saw a cat again in rome", "so there we saw the"]):
-        assert set(found.classes) == {s.name for s in found.shares if s.probability > 0.5}
+    for answer in runs.classify(run, ["we saw a cat again in rome", "so there we saw the"]):
+        assert set(answer.classes) == {s.name for s in answer.shares if s.probability > 0.5}
     assert runs.has_several_labels(run)
     (started,) = events_of(run, Started)
     rows = [line.split("\t")[1] for line in data.read_text("utf-8").splitlines()[1:]]
-    told = dict(part.rsplit(" ", 1) for part in dict(started.facts)["classes"].split(", "))
-    for name, count in told.items():
+    counts = dict(part.rsplit(" ", 1) for part in dict(started.facts)["classes"].split(", "))
+    for name, count in counts.items():
         assert 0 < int(count) <= sum(name in row.split(";") for row in rows)
 
 
@@ -102,8 +102,8 @@ def test_all_classes_of_a_text_are_found_and_each_is_counted(tmp_path: Path) -> 
 def test_a_classifier_resumes_bit_for_bit(
     settings: tuple[str, ...], given: dict[str, Any], labelled: Path, tmp_path: Path
 ) -> None:
-    several = "objective.multi_label=true" in settings
-    data = write_several(tmp_path / "data.tsv") if several else labelled
+    has_several = "objective.multi_label=true" in settings
+    data = write_several(tmp_path / "data.tsv") if has_several else labelled
     assert_resumes(train_labelled(tmp_path / "run", data, settings=settings, **given))
 
 
@@ -136,11 +136,11 @@ def test_the_body_stays_where_only_a_part_of_it_is_trained(
     run = train_labelled(tmp_path / "run", labelled, start=begun.folder, settings=settings, **given)
     before = begun.model.state_dict()
     after = run.model.state_dict()
-    changed = {
+    changed_names = {
         name for name, tensor in after.items() if name in before and not tensor.equal(before[name])
     }
-    assert any(name.startswith("classifier.") for name in changed)
-    assert all(any(part in name for part in moved) for name in changed), changed
+    assert any(name.startswith("classifier.") for name in changed_names)
+    assert all(any(part in name for part in moved) for name in changed_names), changed_names
 
 
 def test_a_classifier_goes_on_from_a_classifier_with_its_classes(
@@ -150,9 +150,9 @@ def test_a_classifier_goes_on_from_a_classifier_with_its_classes(
     assert runs.class_names(run) == runs.class_names(begun)
     first, before = events_of(run, Evaluated)[0], events_of(begun, Evaluated)[-1]
     assert first.loss_nats == pytest.approx(before.loss_nats, abs=0.2)
-    more = labelled.read_text("utf-8") + "we saw a drum\tmusic\n"
+    longer_text = labelled.read_text("utf-8") + "we saw a drum\tmusic\n"
     data = tmp_path / "more.tsv"
-    data.write_text(more, encoding="utf-8")
+    data.write_text(longer_text, encoding="utf-8")
     with pytest.raises(TextError, match="label 'music' is none of the classes"):
         train_labelled(tmp_path / "other", data, start=begun.folder)
     assert not (tmp_path / "other").exists()
@@ -164,9 +164,9 @@ def test_a_class_without_a_text_is_said_and_kept(labelled: Path, tmp_path: Path)
         tmp_path / "run", labelled, settings=[f"model.head.classes={json.dumps(names)}"], steps=1
     )
     assert list(runs.class_names(run)) == names
-    said = [value for _, value in events_of(run, Started)[0].facts]
-    assert "the class 'unseen' has no example" in said
-    assert any(value.endswith("unseen 0") for value in said)
+    fact_values = [value for _, value in events_of(run, Started)[0].facts]
+    assert "the class 'unseen' has no example" in fact_values
+    assert any(value.endswith("unseen 0") for value in fact_values)
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_labels_that_tell_nothing_apart_are_refused(
 def test_a_decoder_names_the_class_of_a_text_by_its_last_token(
     labelled: Path, tmp_path: Path
 ) -> None:
-    words = [each.replace("model.encoder", "model.decoder") for each in TINY]
+    words = [setting.replace("model.encoder", "model.decoder") for setting in TINY]
     run = runs.train(
         [labelled],
         objective="classify",
@@ -202,8 +202,13 @@ def test_a_decoder_names_the_class_of_a_text_by_its_last_token(
         settings=[*words, "model.head.pooling=last"],
         show=False,
     )
-    one, three = runs.classify(run, "we saw a cat"), runs.classify(run, ["we saw a cat", "a", "so"])
-    assert one[0].shares[0].probability == pytest.approx(three[0].shares[0].probability, abs=1e-6)
+    single, batched = (
+        runs.classify(run, "we saw a cat"),
+        runs.classify(run, ["we saw a cat", "a", "so"]),
+    )
+    assert single[0].shares[0].probability == pytest.approx(
+        batched[0].shares[0].probability, abs=1e-6
+    )
 
 
 def test_texts_that_are_cut_and_what_is_learnt_are_said(labelled: Path, tmp_path: Path) -> None:

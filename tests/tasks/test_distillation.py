@@ -33,7 +33,7 @@ def distil(
     **choices: Any,
 ) -> runs.Run:
     text = write_text(out.parent / "text") if text is None else text
-    tiny = [each for each in TINY if not each.startswith("text.tokenizer")]
+    tiny = [setting for setting in TINY if not setting.startswith("text.tokenizer")]
     return pellucid.train(
         [text],
         objective="distill",
@@ -69,18 +69,20 @@ def test_distilling_a_model_into_itself_moves_nothing_but_decay(
 ) -> None:
     # the student starts from the teacher's weights, and only the teacher counts
     sgd = 'optimiser={kind = "SGD", learning_rate = 0.5, momentum = 0.9, l2 = 0.0}'
-    own = ("objective.hard_weight=0.0", "model.decoder.dropout=0.0", sgd)
-    begun = pellucid.load(trained).model.state_dict()
+    own_settings = ("objective.hard_weight=0.0", "model.decoder.dropout=0.0", sgd)
+    first_weights = pellucid.load(trained).model.state_dict()
     for divergence in ("forward", "reverse", "jensen_shannon"):
-        said = (*own, f"objective.divergence={divergence}")
-        run = distil(trained, tmp_path / divergence, settings=said, start=trained)
+        all_settings = (*own_settings, f"objective.divergence={divergence}")
+        run = distil(trained, tmp_path / divergence, settings=all_settings, start=trained)
         for name, weight in run.model.state_dict().items():
             # D(p, p) has no slope: what is left is rounding, far below a step of 0.5
-            assert torch.allclose(weight, begun[name], atol=1e-6), (divergence, name)
+            assert torch.allclose(weight, first_weights[name], atol=1e-6), (divergence, name)
     # with the text counted too the same steps move it
-    moved = distil(trained, tmp_path / "moved", settings=own[1:], start=trained).model.state_dict()
+    moved_weights = distil(
+        trained, tmp_path / "moved", settings=own_settings[1:], start=trained
+    ).model.state_dict()
     assert not torch.allclose(
-        moved["token_embedding.weight"], begun["token_embedding.weight"], atol=1e-4
+        moved_weights["token_embedding.weight"], first_weights["token_embedding.weight"], atol=1e-4
     )
 
 
@@ -89,16 +91,16 @@ def test_another_tokenizer_is_refused_before_the_text_is_read(
 ) -> None:
     words = tmp_path / "words"
     train_tiny(words, steps=1, settings=["text.tokenizer=Characters"])
-    said: list[Event] = []
+    heard_events: list[Event] = []
     with pytest.raises(ConfigError, match="cut text into other tokens") as refused:
         distil(
             words,
             tmp_path / "run",
             settings=(*STUDENT, "text.tokenizer=Bytes", "model.vocab_size=none"),
-            observers=[said.append],
+            observers=[heard_events.append],
         )
     assert f"text.tokenizer.path={words}" in str(refused.value)
-    assert not any(isinstance(event, Preparing) for event in said)
+    assert not any(isinstance(event, Preparing) for event in heard_events)
     assert not (tmp_path / "run").exists()
 
 
@@ -187,9 +189,9 @@ def test_documents_apart_are_apart_for_the_teacher_too(trained: Path, tmp_path: 
         (folder / f"{number}.txt").write_text(f"the {number}th cat sat\n" * 2)
     # a teacher that saw the documents before would expect other tokens than the student
     sgd = 'optimiser={kind = "SGD", learning_rate = 0.5, momentum = 0.9, l2 = 0.0}'
-    own = ("objective.hard_weight=0.0", "model.decoder.dropout=0.0", sgd)
-    apart = (*own, "training.documents_apart=true")
-    run = distil(trained, tmp_path / "run", settings=apart, start=trained, text=folder)
-    begun = pellucid.load(trained).model.state_dict()
+    own_settings = ("objective.hard_weight=0.0", "model.decoder.dropout=0.0", sgd)
+    all_settings = (*own_settings, "training.documents_apart=true")
+    run = distil(trained, tmp_path / "run", settings=all_settings, start=trained, text=folder)
+    first_weights = pellucid.load(trained).model.state_dict()
     for name, weight in run.model.state_dict().items():
-        assert torch.allclose(weight, begun[name], atol=1e-6), name
+        assert torch.allclose(weight, first_weights[name], atol=1e-6), name

@@ -37,15 +37,15 @@ def test_masked_tokens_resume_bit_for_bit(settings: tuple[str, ...], tmp_path: P
     before, lost = load(folder.shelf.latest()), losses(run)
     runs.resume(folder.path / "checkpoints" / "step-4", show=False)
     after = load(folder.shelf.latest())
-    for what in ("model", "optimiser", "random"):
-        left, right = getattr(before, what), getattr(after, what)
+    for state_name in ("model", "optimiser", "random"):
+        left, right = getattr(before, state_name), getattr(after, state_name)
         assert left.keys() == right.keys()
-        assert all(torch.equal(left[name], right[name]) for name in left), what
+        assert all(torch.equal(left[name], right[name]) for name in left), state_name
     assert losses(run) == lost
 
 
 def test_held_out_masks_are_the_same_at_each_evaluation_and_for_each_seed(tmp_path: Path) -> None:
-    over: set[int] = set()
+    token_counts: set[int] = set()
     for seed in (1, 2):
         run = train_masked(
             tmp_path / f"run-{seed}",
@@ -58,8 +58,8 @@ def test_held_out_masks_are_the_same_at_each_evaluation_and_for_each_seed(tmp_pa
         judged = [e for e in events if isinstance(e, Evaluated)]
         assert len({(e.loss_nats, e.over) for e in judged}) == 1
         assert len(judged) == 3
-        over.add(judged[0].over)
-    assert len(over) == 1
+        token_counts.add(judged[0].over)
+    assert len(token_counts) == 1
 
 
 def test_a_sentence_that_is_repeated_is_filled_in(tmp_path: Path) -> None:

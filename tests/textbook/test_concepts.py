@@ -68,12 +68,12 @@ def test_everything_there_is_has_a_concept_and_no_link_is_broken(
 
 
 def test_every_kind_of_a_config_has_a_concept_and_every_key_exists() -> None:
-    known = kinds()
+    known_kinds = kinds()
     for name in named("keys"):
         kind, _, key = name.partition(".")
-        assert kind in known, name
-        assert not key or key in known[kind], name
-    assert {name.partition(".")[0] for name in named("keys")} == set(known) - NO_KINDS
+        assert kind in known_kinds, name
+        assert not key or key in known_kinds[kind], name
+    assert {name.partition(".")[0] for name in named("keys")} == set(known_kinds) - NO_KINDS
 
 
 def test_every_line_of_code_is_there() -> None:
@@ -120,8 +120,10 @@ def test_a_record_holds_the_same_as_the_page() -> None:
 
 
 def test_the_documentation_is_the_one_of_the_tables() -> None:
-    written = {page.name: page.read_text("utf-8") for page in (ROOT / "docs/concepts").glob("*.md")}
-    assert written == documentation(), (
+    written_pages = {
+        page.name: page.read_text("utf-8") for page in (ROOT / "docs/concepts").glob("*.md")
+    }
+    assert written_pages == documentation(), (
         "write it with: python -m pellucid.textbook.documentation docs/concepts"
     )
 

@@ -42,7 +42,7 @@ def test_every_name_of_a_concept_leads_to_it_and_no_two_share_one() -> None:
             owners.setdefault(key(name), set()).add(concept.id)
     assert {name: of_name for name, of_name in owners.items() if len(of_name) > 1} == {}
     assert {
-        name for one in concepts().values() for name in one.names if not find_concept(name)
+        name for concept in concepts().values() for name in concept.names if not find_concept(name)
     } == set()
 
 
@@ -73,9 +73,12 @@ def test_forms_of_a_word_have_one_stem() -> None:
 
 
 def test_a_concept_with_an_equation_gives_its_entry_and_one_without_itself() -> None:
-    found = look_up("label smoothing")
-    assert isinstance(found, Entry)
-    assert (found.name, found.concept and found.concept.id) == ("cross_entropy", "label-smoothing")
+    result = look_up("label smoothing")
+    assert isinstance(result, Entry)
+    assert (result.name, result.concept and result.concept.id) == (
+        "cross_entropy",
+        "label-smoothing",
+    )
     assert isinstance(look_up("teacher forcing"), Concept)
 
 

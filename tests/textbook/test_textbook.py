@@ -17,44 +17,46 @@ NAMES = [name for name in maths.__all__ if not name.endswith(GRADIENTS)]
 
 
 def test_every_equation_is_in_one_chapter_and_gradients_are_with_what_they_are_of() -> None:
-    listed = [name for names in topics().values() for name in names]
-    assert sorted(listed) == sorted(NAMES)
+    listed_names = [name for names in topics().values() for name in names]
+    assert sorted(listed_names) == sorted(NAMES)
     for name in maths.__all__:
         if name.endswith(GRADIENTS):
-            assert any(f"`{name}`" in entry(each).gradient for each in listed), name
+            assert any(
+                f"`{name}`" in entry(listed_name).gradient for listed_name in listed_names
+            ), name
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_equation_has_formula_source_and_an_example_that_computes(name: str) -> None:
-    found = entry(name)
-    assert found.summary.endswith(".")
-    assert found.formula
-    assert re.search(r"\b(1[89]|20)\d\d\b", found.source), found.source
-    examples = found.examples()
+    equation_entry = entry(name)
+    assert equation_entry.summary.endswith(".")
+    assert equation_entry.formula
+    assert re.search(r"\b(1[89]|20)\d\d\b", equation_entry.source), equation_entry.source
+    examples = equation_entry.examples()
     assert examples
-    for each in examples:
-        assert each.shown_text
+    for example in examples:
+        assert example.shown_text
         assert name in maths.__all__
-    assert any(re.search(rf"\b{name}\(", each.expression) for each in examples)
+    assert any(re.search(rf"\b{name}\(", example.expression) for example in examples)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_section_of_a_docstring_is_in_its_entry(name: str) -> None:
     docstring = inspect.getdoc(getattr(maths, name)) or ""
-    found = entry(name)
+    equation_entry = entry(name)
     text = " ".join(
         (
-            found.summary,
-            found.formula,
-            found.notes,
-            found.shapes,
-            found.units,
-            found.gradient,
-            found.fails,
-            found.raises,
-            found.source,
-            found.see_also,
-            *found.expressions,
+            equation_entry.summary,
+            equation_entry.formula,
+            equation_entry.notes,
+            equation_entry.shapes,
+            equation_entry.units,
+            equation_entry.gradient,
+            equation_entry.fails,
+            equation_entry.raises,
+            equation_entry.source,
+            equation_entry.see_also,
+            *equation_entry.expressions,
         )
     )
     heads = {"Args", "Units", "Gradient", "Fails", "Raises", "Source", "See", "also", "Example"}
@@ -68,8 +70,8 @@ def test_names_that_docstrings_refer_to_are_equations() -> None:
             inspect.getdoc(getattr(maths, name)) or "",
             re.M,
         )
-        for told in re.findall(r"`(\w+)`", section[1] if section else ""):
-            assert told in maths.__all__, (name, told)
+        for reference in re.findall(r"`(\w+)`", section[1] if section else ""):
+            assert reference in maths.__all__, (name, reference)
 
 
 @pytest.mark.parametrize(
@@ -85,17 +87,17 @@ def test_names_that_docstrings_refer_to_are_equations() -> None:
     ],
 )
 def test_other_names_and_spellings_lead_to_the_equation(words: str, name: str) -> None:
-    found = look_up(words)
-    assert isinstance(found, Entry)
-    assert found.name == name
+    result = look_up(words)
+    assert isinstance(result, Entry)
+    assert result.name == name
 
 
 @pytest.mark.parametrize("words", ["batch layer normalisation", "Batch Layer Normalization"])
 def test_batch_layer_normalisation_is_said_not_to_be_a_thing(words: str) -> None:
-    found = look_up(words)
-    assert isinstance(found, Misnomer)
-    assert "no such thing" in found.explanation
-    assert found.suggestions == ("layer_norm", "batch_norm")
+    result = look_up(words)
+    assert isinstance(result, Misnomer)
+    assert "no such thing" in result.explanation
+    assert result.suggestions == ("layer_norm", "batch_norm")
 
 
 def test_a_topic_gives_its_equations() -> None:
@@ -109,11 +111,13 @@ def test_a_slip_is_answered_with_what_is_called_like_it() -> None:
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.text)
 def test_every_answer_of_the_quiz_is_proved(question: Question) -> None:
-    *seen, holds = question.proof()
-    assert seen
+    *steps, conclusion = question.proof()
+    assert steps
     assert question.text.endswith("?") or question.text.endswith("Why?")
-    assert holds.value is True or (isinstance(holds.value, np.bool_) and bool(holds.value))
-    names = {name for each in question.proof() for name in re.findall(r"\w+", each.expression)}
+    assert conclusion.value is True or (
+        isinstance(conclusion.value, np.bool_) and bool(conclusion.value)
+    )
+    names = {name for step in question.proof() for name in re.findall(r"\w+", step.expression)}
     assert names & set(maths.__all__) or "prod" in names
 
 

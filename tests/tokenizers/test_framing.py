@@ -69,8 +69,8 @@ def test_a_mask_is_a_mask_only_where_masks_are_asked_for(bert: Tokenizer) -> Non
 
 @pytest.mark.parametrize("masks", [True, False])
 def test_other_special_tokens_that_a_text_spells_are_text(bert: Tokenizer, masks: bool) -> None:
-    inside = Framing(bert, masks=masks).ids_of("the [SEP] cat [CLS] [PAD]")[1:-1]
-    assert not {bert.id_of(name) for name in ("[SEP]", "[CLS]", "[PAD]")} & set(inside)
+    inner_ids = Framing(bert, masks=masks).ids_of("the [SEP] cat [CLS] [PAD]")[1:-1]
+    assert not {bert.id_of(name) for name in ("[SEP]", "[CLS]", "[PAD]")} & set(inner_ids)
 
 
 def test_a_tokenizer_without_a_mask_is_refused_where_masks_are_asked_for(tmp_path: Path) -> None:
@@ -95,8 +95,8 @@ def test_a_text_without_masks_is_framed_the_same_either_way(text: str) -> None:
 
 def test_a_text_that_is_cut_keeps_what_frames_it(bert: Tokenizer) -> None:
     framing = Framing(bert)
-    whole = framing.ids_of("the cat sat on mat")
-    assert framing.ids_within("the cat sat on mat", 7) == (whole, False)
+    uncut_ids = framing.ids_of("the cat sat on mat")
+    assert framing.ids_within("the cat sat on mat", 7) == (uncut_ids, False)
     cut = framing.ids_within("the cat sat on mat", 5)
     assert cut.truncated
     assert names(bert, cut.ids) == ["[CLS]", "the", "cat", "sat", "[SEP]"]
@@ -107,8 +107,8 @@ def test_a_text_that_is_cut_keeps_what_frames_it(bert: Tokenizer) -> None:
 @given(text=st.text(min_size=1), longest=st.integers(3, 40))
 def test_a_text_is_never_longer_than_was_asked_for(text: str, longest: int) -> None:
     tokenizer = train_bytes()
-    whole = tokenizer.encode_document(text)
+    uncut_ids = tokenizer.encode_document(text)
     ids, truncated = Framing.for_classes(tokenizer).ids_within(text, longest)
-    assert len(ids) == min(longest, len(whole))
-    assert truncated is (len(whole) > longest)
-    assert ids == ([*whole[: longest - 1], whole[-1]] if truncated else whole)
+    assert len(ids) == min(longest, len(uncut_ids))
+    assert truncated is (len(uncut_ids) > longest)
+    assert ids == ([*uncut_ids[: longest - 1], uncut_ids[-1]] if truncated else uncut_ids)

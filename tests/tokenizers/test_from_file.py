@@ -79,8 +79,8 @@ def naive_merges(text: str, n: int, winner: Callable[[Any, dict[bytes, int]], An
         count_pairs(pairs, word, count)
     merges: list[Any] = []
     for _ in range(n):
-        most = max(pairs.values())
-        best = winner([pair for pair, count in pairs.items() if count == most], ids)
+        highest_count = max(pairs.values())
+        best = winner([pair for pair, count in pairs.items() if count == highest_count], ids)
         merges.append(best)
         ids["".join(best)] = len(ids)
         for word in [word for word in words if best in pairwise(word)]:
@@ -97,21 +97,21 @@ def count_pairs(pairs: Counter[Any], word: tuple[str, ...], count: int) -> None:
 
 
 def merged(word: tuple[str, ...], pair: tuple[str, str]) -> tuple[str, ...]:
-    out: list[str] = []
+    pieces: list[str] = []
     place = 0
     while place < len(word):
         step = 2 if word[place : place + 2] == pair else 1
-        out.append("".join(word[place : place + step]))
+        pieces.append("".join(word[place : place + step]))
         place += step
-    return tuple(out)
+    return tuple(pieces)
 
 
 def spelled(pair: tuple[str, str]) -> tuple[bytes, bytes]:
     """The bytes that the symbols of byte-level BPE stand for."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    rest = [byte for byte in range(256) if byte not in printable]
+    unprintable = [byte for byte in range(256) if byte not in printable]
     byte_of = {chr(byte): byte for byte in printable}
-    byte_of |= {chr(256 + place): byte for place, byte in enumerate(rest)}
+    byte_of |= {chr(256 + place): byte for place, byte in enumerate(unprintable)}
     left, right = (bytes(byte_of[symbol] for symbol in token) for token in pair)
     return left, right
 
@@ -124,20 +124,20 @@ def test_byte_pairs_differ_from_the_reference_in_the_breaking_of_ties_alone(
     lines = (folder / "train-bpe-reference-merges.txt").read_text("utf-8").splitlines()
     reference = [tuple(line.split(" ")) for line in lines]
     model = json.loads(train_byte_pairs([text], 258 + len(reference)).to_json())["model"]
-    ours = [tuple(pair) for pair in model["merges"]]
+    own_merges = [tuple(pair) for pair in model["merges"]]
     assert naive_merges(text, len(reference), lambda ties, _: max(ties, key=spelled)) == reference
     by_id = naive_merges(
         text, len(reference), lambda ties, ids: min(ties, key=lambda p: (ids[p[0]], ids[p[1]]))
     )
-    assert by_id == ours
-    assert len(set(ours) & set(reference)) == 239
+    assert by_id == own_merges
+    assert len(set(own_merges) & set(reference)) == 239
 
 
 def gpt2_files(folder: Path, *, drop: str = "", extra: str = "") -> Path:
     """A GPT-2 tokenizer of one merge, as its two files."""
     tokens = [*sorted(pre_tokenizers.ByteLevel.alphabet()), "th", extra, "<|endoftext|>"]
-    kept = [token for token in tokens if token not in ("", drop)]
-    vocabulary = {token: index for index, token in enumerate(kept)}
+    kept_tokens = [token for token in tokens if token not in ("", drop)]
+    vocabulary = {token: index for index, token in enumerate(kept_tokens)}
     (folder / "encoder.json").write_text(json.dumps(vocabulary))
     (folder / "vocab.bpe").write_text("#version: 0.2\nt h\n")
     return folder

@@ -110,8 +110,8 @@ def test_batch_gives_each_text_the_ids_that_it_has_alone(
     tokenizer: Tokenizer, texts: list[str]
 ) -> None:
     texts = [*texts, f"{BEGIN} and {END}"]
-    found = [ids.tolist() for ids in tokenizer.encode_batch(texts)]
-    assert found == [tokenizer.encode(text) for text in texts]
+    batch_ids = [ids.tolist() for ids in tokenizer.encode_batch(texts)]
+    assert batch_ids == [tokenizer.encode(text) for text in texts]
 
 
 def test_byte_pairs_are_the_same_whenever_they_are_trained() -> None:
@@ -145,9 +145,9 @@ def streamed(tokenizer: Tokenizer, ids: list[int]) -> list[str]:
 @FEW
 @given(text=st.text())
 def test_streamed_pieces_add_up_to_the_text(tokenizer: Tokenizer, text: str) -> None:
-    shown = "".join(streamed(tokenizer, tokenizer.encode_document(text)))
+    streamed_text = "".join(streamed(tokenizer, tokenizer.encode_document(text)))
     # a final replacement character could be the beginning of another one, and is waited for
-    assert shown == text if not text.endswith("\ufffd") else text.startswith(shown)
+    assert streamed_text == text if not text.endswith("\ufffd") else text.startswith(streamed_text)
 
 
 @EVERY_TEXT
@@ -165,17 +165,17 @@ def test_character_of_several_tokens_comes_whole_with_the_last_of_them(
 @given(ids=st.lists(st.integers(0, BYTES.vocab_size - 1), max_size=30))
 def test_stream_of_bytes_that_are_no_text_shows_what_decoding_shows(ids: list[int]) -> None:
     """A model that has learned nothing writes such bytes; the end may still be waited for."""
-    whole, pieces = BYTES.decode(ids), "".join(streamed(BYTES, ids))
-    assert whole.startswith(pieces)
-    assert set(whole[len(pieces) :]) <= {"\ufffd"}
+    decoded, pieces = BYTES.decode(ids), "".join(streamed(BYTES, ids))
+    assert decoded.startswith(pieces)
+    assert set(decoded[len(pieces) :]) <= {"\ufffd"}
 
 
 def test_two_streams_do_not_mix() -> None:
-    one, other = BYTES.stream(), BYTES.stream()
+    first_stream, second_stream = BYTES.stream(), BYTES.stream()
     smile = BYTES.encode("🙂")
-    assert [one(token_id) for token_id in smile[:3]] == ["", "", ""]
-    assert other(BYTES.encode("a")[0]) == "a"
-    assert one(smile[3]) == "🙂"
+    assert [first_stream(token_id) for token_id in smile[:3]] == ["", "", ""]
+    assert second_stream(BYTES.encode("a")[0]) == "a"
+    assert first_stream(smile[3]) == "🙂"
 
 
 def test_file_that_is_missing_or_no_tokenizer_is_refused_by_name(tmp_path: Path) -> None:

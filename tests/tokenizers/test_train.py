@@ -37,8 +37,8 @@ def test_most_frequent_words_are_kept_and_others_are_unknown() -> None:
 
 def test_word_pieces_are_lower_case_and_lose_white_space() -> None:
     assert PIECES.decode(PIECES.encode("THE  cat\n\nsat")) == "the cat sat"
-    kept = train_word_pieces([TEXT], 60, lowercase=False)
-    assert kept.decode(kept.encode("The cat")) == "The cat"
+    cased = train_word_pieces([TEXT], 60, lowercase=False)
+    assert cased.decode(cased.encode("The cat")) == "The cat"
 
 
 def test_word_with_a_letter_never_seen_is_one_unknown_token() -> None:

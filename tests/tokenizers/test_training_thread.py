@@ -73,9 +73,9 @@ def test_a_signal_while_texts_are_read_ends_the_library_too() -> None:
 
     ended = threading.Event()
 
-    def work(given: Iterator[str]) -> None:
+    def work(texts: Iterator[str]) -> None:
         try:
-            list(given)
+            list(texts)
         finally:
             ended.set()
 
@@ -94,8 +94,8 @@ def test_every_text_arrives_in_its_order_and_errors_of_either_side_come_through(
         yield "one"
         raise OSError("unreadable")
 
-    def broken(given: Iterator[str]) -> None:
-        next(given)
+    def broken(texts: Iterator[str]) -> None:
+        next(texts)
         raise ValueError("broken")
 
     with pytest.raises(OSError, match="unreadable"):
@@ -107,7 +107,7 @@ def test_every_text_arrives_in_its_order_and_errors_of_either_side_come_through(
 def test_in_another_thread_the_library_is_called_as_it_is() -> None:
     names: list[str] = []
     thread = threading.Thread(
-        target=feed, args=(lambda given: names.append(threading.current_thread().name), ["a"]),
+        target=feed, args=(lambda texts: names.append(threading.current_thread().name), ["a"]),
         name="mine",
     )  # fmt: skip
     thread.start()

@@ -39,16 +39,20 @@ def words_in(tokenizer: Tokenizer, text: str) -> list[str]:
     """The words that the tables find, each decoded; a blank alone is one too, and left out."""
     ids = np.array(tokenizer.encode(text))
     words = vocabulary_of(tokenizer).words(ids)
-    found = [tokenizer.decode(ids[words == word].tolist()).strip() for word in np.unique(words)]
-    return [word for word in found if word]
+    words_found = [
+        tokenizer.decode(ids[words == word].tolist()).strip() for word in np.unique(words)
+    ]
+    return [word for word in words_found if word]
 
 
 @pytest.mark.parametrize("kind", MADE)
 def test_words_are_those_of_the_text_whatever_the_tokens_are(kind: str) -> None:
     expected = ["the", "people", ",", "were", "(", "in", "1912", ")", "played", "on", ".", "it"]
     text = "The people, were (in 1912) played on.\nit"
-    found = [word.lower() for word in words_in(MADE[kind], text)]
-    assert found == (expected[:-1] if kind == "words" else expected)  # only " it" was ever met
+    lower_words = [word.lower() for word in words_in(MADE[kind], text)]
+    assert lower_words == (
+        expected[:-1] if kind == "words" else expected
+    )  # only " it" was ever met
 
 
 def test_apostrophe_is_within_a_word_where_the_tokenizer_does_not_say_otherwise() -> None:
@@ -60,10 +64,10 @@ def test_words_of_word_pieces_are_those_that_the_library_tells() -> None:
     tokenizer = MADE["word pieces"]
     inner = tokenizers.Tokenizer.from_str(tokenizer.to_json())
     text = " ".join(reversed(TEXTS[0].split())) + " unplayed, (plied) 1921!"
-    found = inner.encode(text, add_special_tokens=False)
-    assert len(set(found.word_ids)) < len(found.ids)
+    encoding = inner.encode(text, add_special_tokens=False)
+    assert len(set(encoding.word_ids)) < len(encoding.ids)
     # what is unknown is a special token here, and a word of its own as it is there
-    assert vocabulary_of(tokenizer).words(np.array(found.ids)).tolist() == found.word_ids
+    assert vocabulary_of(tokenizer).words(np.array(encoding.ids)).tolist() == encoding.word_ids
 
 
 @pytest.mark.parametrize("kind", MADE)
@@ -72,8 +76,8 @@ def test_special_tokens_are_words_of_their_own_and_not_ordinary(kind: str) -> No
     vocabulary = vocabulary_of(tokenizer)
     special = {tokenizer.begin_id, tokenizer.end_id, tokenizer.unknown_id} - {None}
     assert set(np.flatnonzero(vocabulary.special).tolist()) == special
-    both = [*vocabulary.ordinary.tolist(), *special]
-    assert sorted(both) == list(range(tokenizer.vocab_size))
+    all_ids = [*vocabulary.ordinary.tolist(), *special]
+    assert sorted(all_ids) == list(range(tokenizer.vocab_size))
     (letter,) = tokenizer.encode("e")
     ids = np.array([letter, tokenizer.end_id, tokenizer.begin_id, letter])
     assert vocabulary.words(ids).tolist() == [0, 1, 2, 3]
@@ -99,10 +103,10 @@ def test_hundred_sentinels_are_added_at_the_end_of_a_tokenizer_made_here(kind: s
     plain = MADE[kind]
     with pytest.raises(TextError, match=r"has no sentinels"):
         sentinels_of(plain)
-    made = with_sentinels(plain)
-    assert sentinels_of(made) == list(range(plain.vocab_size, plain.vocab_size + 100))
-    assert vocabulary_of(made).special[sentinels_of(made)].all()
-    assert with_sentinels(made).sha256 == made.sha256
+    extended = with_sentinels(plain)
+    assert sentinels_of(extended) == list(range(plain.vocab_size, plain.vocab_size + 100))
+    assert vocabulary_of(extended).special[sentinels_of(extended)].all()
+    assert with_sentinels(extended).sha256 == extended.sha256
 
 
 def test_a_mask_that_is_written_stands_for_a_token_with_the_blank_before_it() -> None:
@@ -116,17 +120,17 @@ def test_a_mask_that_is_written_stands_for_a_token_with_the_blank_before_it() ->
 
 def test_tokenizer_of_others_is_not_given_tokens_that_its_models_do_not_know() -> None:
     vocabulary = {"<s>": 0, "</s>": 1, "a": 2}
-    found = Tokenizer(tokenizers.Tokenizer(models.WordLevel(vocabulary, unk_token="a")))
+    foreign = Tokenizer(tokenizers.Tokenizer(models.WordLevel(vocabulary, unk_token="a")))
     with pytest.raises(TextError, match=r"comes from a file and has no mask token"):
-        with_mask(found)
+        with_mask(foreign)
     with pytest.raises(TextError, match=r"comes from a file and has no sentinels"):
-        with_sentinels(found)
+        with_sentinels(foreign)
 
 
 def test_mask_and_sentinels_that_a_file_brings_are_taken() -> None:
     vocabulary = {"<s>": 0, "</s>": 1, "a": 2, "<extra_id_1>": 3, "<extra_id_0>": 4, "<mask>": 5}
     inner = tokenizers.Tokenizer(models.WordLevel(vocabulary, unk_token="a"))
     inner.add_special_tokens(["<mask>", "<extra_id_0>", "<extra_id_1>"])
-    found = Tokenizer(inner)
-    assert mask_id_of(with_mask(found)) == 5
-    assert sentinels_of(with_sentinels(found)) == [4, 3]
+    foreign = Tokenizer(inner)
+    assert mask_id_of(with_mask(foreign)) == 5
+    assert sentinels_of(with_sentinels(foreign)) == [4, 3]

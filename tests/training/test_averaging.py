@@ -54,17 +54,19 @@ def test_frozen_weights_have_no_average_and_a_checkpoint_gives_both_back() -> No
     trained = model.weight.detach().clone()
     with average.swapped():
         saved = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-        memory, kept = split_trained({"weight::momentum": saved["weight"], **average.tensors()})
-        kept = {name: tensor.clone() for name, tensor in kept.items()}
-    assert set(kept) == {"weight::trained"}
+        memory, trained_weights = split_trained(
+            {"weight::momentum": saved["weight"], **average.tensors()}
+        )
+        trained_weights = {name: tensor.clone() for name, tensor in trained_weights.items()}
+    assert set(trained_weights) == {"weight::trained"}
     assert set(memory) == {"weight::momentum"}
     other = nn.Linear(3, 2)
     other.bias.requires_grad_(requires_grad=False)
     other.load_state_dict(saved)
     restored = WeightAverage(other, 0.5)
-    restored.restore(kept)
+    restored.restore(trained_weights)
     assert torch.equal(other.weight, trained)
     with restored.swapped():
         assert torch.equal(other.weight, saved["weight"])
     # a run that goes on without an average goes on with its trained weights
-    assert torch.equal(with_trained(saved, kept)["weight"], trained)
+    assert torch.equal(with_trained(saved, trained_weights)["weight"], trained)

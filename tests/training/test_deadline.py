@@ -67,8 +67,8 @@ class Machine:
         piece = self.budget / 400  # within it, the speed is the same
         while seconds > 0:
             slower = self.speed(self.now / self.budget)
-            done = min(seconds, piece / slower)
-            self.now, seconds = self.now + done * slower, seconds - done
+            work_done = min(seconds, piece / slower)
+            self.now, seconds = self.now + work_done * slower, seconds - work_done
 
     def update(self, batch: Batch, *, step: int, factor: float) -> StepNumbers:
         self.factors.append(factor)
@@ -96,22 +96,22 @@ def job_on(
 ) -> Job:
     """A run by minutes, planned for so many updates; `share` of it is an evaluation's."""
     job = job_of(small(n_layers=1), steps=planned)
-    aside = machine.budget * share
+    side_work = machine.budget * share
 
     def evaluate() -> HeldOut:
-        machine.work(aside)
+        machine.work(side_work)
         return HeldOut(loss_nats=1.0, over=1, unit="tokens", measures={})
 
     def save(step: int, checkpoint: object, best: bool) -> Path:
-        machine.work(aside)
+        machine.work(side_work)
         return Path(f"step-{step}")
 
     interval = planned // 10
-    whole = job.batch_of(0)
+    full_batch = job.batch_of(0)
 
     def batch(place: int, rows: int) -> Batch:
         machine.rows = rows
-        return whole.part(slice(rows))
+        return full_batch.part(slice(rows))
 
     return replace(
         job,
@@ -140,15 +140,15 @@ def run_on(
     machine: Machine, job: Job, monkeypatch: pytest.MonkeyPatch, progress: Progress | None = None
 ) -> Finished:
     simulate(monkeypatch, machine)
-    seen: list[Event] = []
+    run_events: list[Event] = []
     train(
         job,
         progress or Progress(),
-        (seen.append,),
+        (run_events.append,),
         Interrupts(),
         stepper=cast("Stepper", machine),
     )
-    finished = seen[-1]
+    finished = run_events[-1]
     assert isinstance(finished, Finished)
     return finished
 
@@ -247,7 +247,7 @@ def test_the_schedule_follows_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
         return 1.0
 
     run_on(machine, replace(job, schedule=observe), monkeypatch)
-    assert max(abs(time - done) for time, done in shares) < 0.1
+    assert max(abs(time - share_done) for time, share_done in shares) < 0.1
 
 
 @pytest.mark.parametrize("growth", [None, config.GrowingBatch(first=2, until=0.5)])
@@ -284,8 +284,8 @@ def test_a_first_update_that_is_slow_does_not_count_in_a_resumed_run_either() ->
 def test_without_a_new_length_a_step_is_a_step() -> None:
     timetable = Timetable()
     assert [timetable.moment(step, 7) for step in range(8)] == list(range(8))
-    same = Timetable([Replan(step=3, total_steps=7, progress=3 / 7, seconds=1.0)])
-    assert [same.moment(step, 7) for step in range(8)] == pytest.approx(list(range(8)))
+    unchanged = Timetable([Replan(step=3, total_steps=7, progress=3 / 7, seconds=1.0)])
+    assert [unchanged.moment(step, 7) for step in range(8)] == pytest.approx(list(range(8)))
 
 
 def test_after_a_new_length_the_rest_of_the_schedule_is_spread_over_the_updates_left() -> None:
@@ -309,9 +309,9 @@ def test_an_impossible_length_is_refused() -> None:
         Replan(step=5, total_steps=4, progress=0.5, seconds=0.0)
     with pytest.raises(ConfigError, match="step <= total_steps"):
         Replan(step=5, total_steps=2**53, progress=0.5, seconds=0.0)
-    later = Replan(step=5, total_steps=9, progress=0.5, seconds=0.0)
+    replan = Replan(step=5, total_steps=9, progress=0.5, seconds=0.0)
     with pytest.raises(ConfigError, match="step 4 comes after step 5"):
-        Timetable([later, replace(later, step=4)])
+        Timetable([replan, replace(replan, step=4)])
 
 
 @pytest.mark.parametrize("seconds", [-1.0, math.inf, math.nan])

@@ -61,7 +61,7 @@ def test_a_cuda_card_is_asked_by_its_own_name(
 ) -> None:
     nvml = types.ModuleType("pynvml")
     millijoules = iter([1000, 4500])
-    asked: list[str] = []
+    card_names: list[str] = []
 
     def consumption(card: None) -> int:
         return next(millijoules)
@@ -71,10 +71,10 @@ def test_a_cuda_card_is_asked_by_its_own_name(
 
     monkeypatch.setattr(nvml, "NVMLError", RuntimeError, raising=False)
     monkeypatch.setattr(nvml, "nvmlInit", lambda: None, raising=False)
-    monkeypatch.setattr(nvml, "nvmlDeviceGetHandleByUUID", asked.append, raising=False)
+    monkeypatch.setattr(nvml, "nvmlDeviceGetHandleByUUID", card_names.append, raising=False)
     monkeypatch.setattr(nvml, "nvmlDeviceGetTotalEnergyConsumption", consumption, raising=False)
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
     monkeypatch.setattr(torch.cuda, "get_device_properties", properties)
     meter = EnergyMeter(torch.device("cuda"), powercap=tmp_path)
     assert meter.read() == pytest.approx(3.5)
-    assert asked == ["GPU-1234-5678"]
+    assert card_names == ["GPU-1234-5678"]

@@ -65,10 +65,10 @@ def test_a_line_that_is_no_event_is_refused_by_resume_and_attach_alike(
     line: bytes, tmp_path: Path
 ) -> None:
     folder = RunFolder(tmp_path)
-    whole = b'{"event": "Finished", "step": 1, "seconds": 1}\n'
-    folder.metrics.write_bytes(whole)
+    good_line = b'{"event": "Finished", "step": 1, "seconds": 1}\n'
+    folder.metrics.write_bytes(good_line)
     assert list(attach(folder)) == read_events(folder.metrics) == [Finished(step=1, seconds=1.0)]
-    folder.metrics.write_bytes(whole + line + b"\n" + whole)
+    folder.metrics.write_bytes(good_line + line + b"\n" + good_line)
     for read in (lambda: list(attach(folder)), lambda: read_events(folder.metrics)):
         with pytest.raises(RunError, match=r"line 2 \(.*\) is not a record"):
             read()

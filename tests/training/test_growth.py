@@ -24,13 +24,13 @@ from support.watched import job_of, small
 def test_sizes_double_over_equal_intervals(
     doublings: int, first: int, until: float, total: int
 ) -> None:
-    whole = first << doublings
+    full_size = first << doublings
     growth = config.GrowingBatch(first=first, until=until) if doublings else None
-    grown = stages(growth, whole, total)
+    grown = stages(growth, full_size, total)
     sizes = [grown.size_after(step) for step in range(total)]
     assert sizes == sorted(sizes)
     assert set(sizes) <= {first << n for n in range(doublings + 1)}
-    assert sizes[-1] == whole
+    assert sizes[-1] == full_size
     assert [grown.before(step) for step in (0, total // 2, total)] == [
         sum(sizes[:step]) for step in (0, total // 2, total)
     ]
@@ -45,9 +45,9 @@ def test_a_run_sees_at_least_the_rows_that_its_budget_counts(
 ) -> None:
     growth = config.GrowingBatch(first=1, until=until)
     settings = settings_of(growth, batch_size=2**doublings)
-    seen = stages(growth, 2**doublings, total).before(total)
-    counted = mean_rows(settings) * total
-    assert counted - 1e-6 <= seen < counted + 2**doublings
+    n_rows = stages(growth, 2**doublings, total).before(total)
+    n_counted = mean_rows(settings) * total
+    assert n_counted - 1e-6 <= n_rows < n_counted + 2**doublings
 
 
 def settings_of(growth: config.Growth | None, batch_size: int) -> config.Training:
@@ -56,42 +56,42 @@ def settings_of(growth: config.Growth | None, batch_size: int) -> config.Trainin
 
 def growing(growth: config.Growth | None, steps: int) -> tuple[Job, list[tuple[int, int]]]:
     """A job of batches of 8, and the places and rows that were asked for."""
-    asked: list[tuple[int, int]] = []
+    requests: list[tuple[int, int]] = []
     job = job_of(small(), steps=steps)
     length = job.model.context_length
 
     def rows(place: int, n: int) -> TokenBatch:
-        asked.append((place, n))
+        requests.append((place, n))
         ids = torch.arange(place * length, (place + n) * length).view(n, length)
         return TokenBatch(ids=ids, targets=ids + 1, n_supervised=n * length)
 
-    return replace(job, batch=rows, settings=replace(job.settings, growth=growth)), asked
+    return replace(job, batch=rows, settings=replace(job.settings, growth=growth)), requests
 
 
 def test_a_batch_that_grows_leaves_no_row_out_and_sees_none_twice() -> None:
-    job, asked = growing(config.GrowingBatch(first=2, until=0.5), steps=8)
+    job, requests = growing(config.GrowingBatch(first=2, until=0.5), steps=8)
     for step in range(8):
         job.batch_of(step)
-    assert [n for _, n in asked] == [2, 2, 4, 4, 8, 8, 8, 8]
-    assert [place for place, _ in asked] == [0, 2, 4, 8, 12, 20, 28, 36]
+    assert [n for _, n in requests] == [2, 2, 4, 4, 8, 8, 8, 8]
+    assert [place for place, _ in requests] == [0, 2, 4, 8, 12, 20, 28, 36]
     assert job.rows_before(8) == 44
 
 
 def test_rows_that_grow_hold_the_same_tokens_in_the_same_order() -> None:
-    job, asked = growing(config.GrowingLength(first=job_length() // 4, until=0.5), steps=8)
+    job, requests = growing(config.GrowingLength(first=job_length() // 4, until=0.5), steps=8)
     plain, _ = growing(None, steps=8)
     lengths = []
     for step in range(8):
-        batch, whole = job.batch_of(step), plain.batch_of(step)
+        batch, plain_batch = job.batch_of(step), plain.batch_of(step)
         assert isinstance(batch, TokenBatch)
-        assert isinstance(whole, TokenBatch)
-        assert torch.equal(batch.ids.flatten(), whole.ids.flatten())
-        assert torch.equal(batch.targets.flatten(), whole.targets.flatten())
-        assert batch.n_supervised == whole.n_supervised
+        assert isinstance(plain_batch, TokenBatch)
+        assert torch.equal(batch.ids.flatten(), plain_batch.ids.flatten())
+        assert torch.equal(batch.targets.flatten(), plain_batch.targets.flatten())
+        assert batch.n_supervised == plain_batch.n_supervised
         lengths.append(batch.ids.shape[1])
     whole_length = job_length()
     assert lengths == [whole_length // 4] * 2 + [whole_length // 2] * 2 + [whole_length] * 4
-    assert asked == [(8 * step, 8) for step in range(8)]
+    assert requests == [(8 * step, 8) for step in range(8)]
 
 
 @pytest.mark.parametrize("kind", [config.GrowingBatch, config.GrowingLength])

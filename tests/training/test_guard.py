@@ -55,12 +55,12 @@ def test_an_error_below_pellucids_code_says_where_that_code_called() -> None:
         def look(self) -> None:
             fail()
 
-    last, called = error_line(caught(Watch().look)).removesuffix(")").split(", called from ")
+    last, caller = error_line(caught(Watch().look)).removesuffix(")").split(", called from ")
     assert last.startswith("ValueError: first line (")
     assert re.search(rf"{HERE}:\d+$", last)
-    assert re.search(r"guard\.py:\d+$", called)
-    inside = error_line(caught(lambda: from_record({})))
-    assert "called from" not in inside
+    assert re.search(r"guard\.py:\d+$", caller)
+    inner_line = error_line(caught(lambda: from_record({})))
+    assert "called from" not in inner_line
 
 
 def test_a_decorated_method_runs_under_the_guard_of_its_object() -> None:

@@ -21,9 +21,9 @@ def send(number: int) -> None:
 def test_the_end_of_a_run_names_the_signal_and_what_is_saved() -> None:
     assert str(interruption(7, 15)) == "stopped by SIGTERM after step 7; the state is saved"
     assert interruption(7, 15).signal == 15
-    by_itself = interruption(0, None)
-    assert str(by_itself) == f"stopped {BEFORE_A_STEP}"
-    assert by_itself.signal == signal.SIGINT
+    without_signal = interruption(0, None)
+    assert str(without_signal) == f"stopped {BEFORE_A_STEP}"
+    assert without_signal.signal == signal.SIGINT
 
 
 def stop_of(work: Callable[[Interrupts], None]) -> Interrupted:
@@ -85,9 +85,9 @@ def test_sigusr1_asks_to_save_and_leaves_the_handler_of_others_in_place(
     received: list[int] = []
     before = signal.signal(signal.SIGUSR1, lambda number, frame: received.append(number))
     try:
-        with Interrupts() as theirs:
+        with Interrupts() as outer:
             send(signal.SIGUSR1)
-        assert not theirs.save_asked
+        assert not outer.save_asked
         assert received == [signal.SIGUSR1]
     finally:
         signal.signal(signal.SIGUSR1, before)

@@ -47,7 +47,7 @@ def test_attention_is_chosen_by_precision_length_and_the_room_its_weights_take(
     model = assemble(nano, seed=0)
     assert choose_kernel(nano, precision, sequences=rows) == kernel
     attend_by(model, "products")
-    layers = [each for each in model.modules() if isinstance(each, MultiHeadAttention)]
+    layers = [module for module in model.modules() if isinstance(module, MultiHeadAttention)]
     assert len(layers) == nano.decoder.n_layers
     assert not any(layer.fused for layer in layers)
     assert not any(layer.scoring().fused for layer in layers)
@@ -89,17 +89,17 @@ def test_a_run_says_how_it_is_computed_and_resumes_so_bit_for_bit(
     native: None, tmp_path: Path
 ) -> None:
     settings = ["training.precision=bfloat16"]
-    whole, stopped = RunFolder(tmp_path / "whole"), RunFolder(tmp_path / "stopped")
-    train_tiny(whole.path, steps=8, settings=settings)
-    plan = json.loads(whole.plan.read_text())
+    straight, stopped = RunFolder(tmp_path / "whole"), RunFolder(tmp_path / "stopped")
+    train_tiny(straight.path, steps=8, settings=settings)
+    plan = json.loads(straight.plan.read_text())
     assert (plan["attention"], plan["native"]) == ("products", True)
-    shutil.copytree(whole.path, stopped.path)
+    shutil.copytree(straight.path, stopped.path)
     stopped.shelf.rewind(stopped.shelf.path(4))
     shutil.rmtree(stopped.shelf.path(8))
     runs.resume(stopped.path, show=False)
     for name in ("model", "optimiser"):
         file = f"checkpoints/step-8/{name}.safetensors"
-        assert (whole.path / file).read_bytes() == (stopped.path / file).read_bytes()
+        assert (straight.path / file).read_bytes() == (stopped.path / file).read_bytes()
 
 
 def test_where_no_compiler_is_a_run_that_had_one_is_refused_unless_drift_is_allowed(
@@ -116,8 +116,8 @@ def test_where_no_compiler_is_a_run_that_had_one_is_refused_unless_drift_is_allo
 def test_a_run_of_an_earlier_version_goes_on_as_it_began(
     native: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with monkeypatch.context() as without:
-        without.setenv("PELLUCID_NATIVE", "off")
+    with monkeypatch.context() as patch:
+        patch.setenv("PELLUCID_NATIVE", "off")
         train_tiny(tmp_path / "whole", steps=8)
     before = RunFolder(tmp_path / "before")
     shutil.copytree(tmp_path / "whole", before.path)
@@ -160,7 +160,7 @@ def test_the_fast_path_learns_as_the_plain_one_does(native: None, tmp_path: Path
         attend_by(model, kernel)
         rates = replace(find("gpt2").optimiser, learning_rate=3e-3)
         optimiser = assemble_optimiser(rates, model.named_parameters())
-        blocked, found = torch.zeros(()), []
+        blocked, losses = torch.zeros(()), []
         draw = torch.Generator().manual_seed(2)
         with compiled.allowed(with_c):
             for _ in range(200):
@@ -179,8 +179,8 @@ def test_the_fast_path_learns_as_the_plain_one_does(native: None, tmp_path: Path
                     device=torch.device("cpu"),
                     precision=precision,
                 )
-                found.append(numbers.parts["loss_nats"])
-        return torch.stack(found)
+                losses.append(numbers.parts["loss_nats"])
+        return torch.stack(losses)
 
     plain = losses("float32", "fused", with_c=False)
     fast = losses("bfloat16", "products", with_c=True)
@@ -196,16 +196,16 @@ def test_a_config_that_recomputes_trains_to_the_same_bits_in_less_memory(tmp_pat
     ends: list[dict[str, torch.Tensor]] = []
     for recompute in ("none", "selective", "full"):
         settings = [*TINY, f"training.recompute={recompute}"]
-        out = tmp_path / recompute
-        run = pellucid.train([file], out=out, steps=2, settings=settings, show=False)
-        ends.append(load_model_tensors(RunFolder(out).shelf.latest()))
+        folder = tmp_path / recompute
+        run = pellucid.train([file], out=folder, steps=2, settings=settings, show=False)
+        ends.append(load_model_tensors(RunFolder(folder).shelf.latest()))
         assert run.config.training.recompute == recompute
     for other in ends[1:]:
         assert all(torch.equal(ends[0][name], tensor) for name, tensor in other.items())
     nano = with_vocabulary(find("nano"))
     peaks = [
-        estimate_training(replace(nano, training=replace(nano.training, recompute=how))).n_bytes
-        for how in ("none", "selective", "full")
+        estimate_training(replace(nano, training=replace(nano.training, recompute=choice))).n_bytes
+        for choice in ("none", "selective", "full")
     ]
     assert peaks[0] > peaks[1] > peaks[2]
 
@@ -223,8 +223,10 @@ class Float32Products(TorchDispatchMode):
         if func.overloadpacket.__name__ in ("mm", "bmm", "addmm", "baddbmm"):
             self.count += 1
             if any(x.dtype == torch.float32 for x in args if isinstance(x, torch.Tensor)):
-                ours = [f.filename for f in traceback.extract_stack() if "/pellucid/" in f.filename]
-                self.files.add(Path(ours[-1]).name)
+                own_files = [
+                    f.filename for f in traceback.extract_stack() if "/pellucid/" in f.filename
+                ]
+                self.files.add(Path(own_files[-1]).name)
         return func(*args, **(kwargs or {}))
 
 

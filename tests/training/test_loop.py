@@ -121,11 +121,11 @@ def run(
     interrupts: Interrupts | None = None,
     progress: Progress | None = None,
 ) -> list[Event]:
-    seen: list[Event] = []
-    listeners = (seen.append, *observers)
+    run_events: list[Event] = []
+    listeners = (run_events.append, *observers)
     arguments = (progress or Progress(), listeners, interrupts or Interrupts())
     train(job, *arguments, stepper=cast("Stepper", updates))
-    return seen
+    return run_events
 
 
 def of_kind(seen: list[Event], kind: type[Kind]) -> list[Kind]:
@@ -137,14 +137,14 @@ def test_the_time_that_is_left_is_that_of_updates_evaluations_and_checkpoints(
     clock: Clock, runs_ahead: bool
 ) -> None:
     # the first update is slow, as it always is
-    seen = run(make_job(clock), Updates(clock, 5.0, runs_ahead=runs_ahead))
-    first, last = of_kind(seen, Logged)
+    run_events = run(make_job(clock), Updates(clock, 5.0, runs_ahead=runs_ahead))
+    first, last = of_kind(run_events, Logged)
     # the run waits for its last checkpoint: 30 s by the estimate, until one was saved
     assert first.seconds_left == pytest.approx(4 * UPDATE + 2 * EVALUATION + 30.0)
     assert last.seconds_left == pytest.approx(EVALUATION + 30.0)
     assert first.tokens_per_second == pytest.approx(4 * TOKENS / (5.0 + 3 * UPDATE))
     assert last.tokens_per_second == pytest.approx(TOKENS / UPDATE)
-    (finished,) = of_kind(seen, Finished)
+    (finished,) = of_kind(run_events, Finished)
     assert finished.step == 8
     asides = 3 * EVALUATION + 2 * SAVING + ESTIMATING
     assert finished.seconds == pytest.approx(5.0 + 7 * UPDATE + asides)
@@ -159,16 +159,16 @@ def test_without_an_estimate_a_checkpoint_takes_no_time_until_one_was_saved(cloc
 
 
 def test_one_disturbed_update_does_not_change_the_forecast(clock: Clock) -> None:
-    seen = run(make_job(clock), Updates(clock, 5.0, UPDATE, 100.0, UPDATE))
-    left = of_kind(seen, Logged)[0].seconds_left
+    run_events = run(make_job(clock), Updates(clock, 5.0, UPDATE, 100.0, UPDATE))
+    left = of_kind(run_events, Logged)[0].seconds_left
     assert left == pytest.approx(4 * UPDATE + 2 * EVALUATION + 30.0)
 
 
 def test_work_is_done_at_its_intervals_and_after_the_last_update(clock: Clock) -> None:
     job = make_job(clock, log_every=4, evaluate_every=5, checkpoint_every=6)
-    seen = run(job, Updates(clock))
-    logged = of_kind(seen, Logged)
-    assert [event.step for event in of_kind(seen, StepFinished)] == list(range(1, 9))
+    run_events = run(job, Updates(clock))
+    logged = of_kind(run_events, Logged)
+    assert [event.step for event in of_kind(run_events, StepFinished)] == list(range(1, 9))
     # an evaluation and a checkpoint report first
     assert [(event.step, event.losses) for event in logged] == [
         (4, (0.0, 1.0, 2.0, 3.0)),
@@ -178,27 +178,38 @@ def test_work_is_done_at_its_intervals_and_after_the_last_update(clock: Clock) -
     ]
     assert [event.tokens for event in logged] == [TOKENS * event.step for event in logged]
     assert all(event.learning_rate == 0.25 for event in logged)
-    assert [event.step for event in of_kind(seen, Evaluated)] == [0, 5, 8]
-    assert [event.step for event in of_kind(seen, CheckpointSaved)] == [6, 8]
+    assert [event.step for event in of_kind(run_events, Evaluated)] == [0, 5, 8]
+    assert [event.step for event in of_kind(run_events, CheckpointSaved)] == [6, 8]
 
 
 def test_a_run_that_goes_on_does_not_evaluate_again_before_its_first_update(clock: Clock) -> None:
-    seen = run(make_job(clock), Updates(clock), progress=Progress(step=4, tokens=100))
-    assert [event.step for event in of_kind(seen, Evaluated)] == [8]
-    (logged,) = of_kind(seen, Logged)
+    run_events = run(make_job(clock), Updates(clock), progress=Progress(step=4, tokens=100))
+    assert [event.step for event in of_kind(run_events, Evaluated)] == [8]
+    (logged,) = of_kind(run_events, Logged)
     assert logged.tokens == 100 + 4 * TOKENS
     assert logged.tokens_per_second == pytest.approx(TOKENS / UPDATE)
 
 
 def test_the_best_is_lower_than_all_before_it(clock: Clock) -> None:
     job = make_job(clock, losses=[3.0, 2.0, 2.0, 2.5, 1.0], evaluate_every=2, checkpoint_every=2)
-    seen = run(job, Updates(clock))
-    assert [event.best for event in of_kind(seen, Evaluated)] == [True, True, False, False, True]
-    assert [event.best for event in of_kind(seen, CheckpointSaved)] == [True, False, False, True]
+    run_events = run(job, Updates(clock))
+    assert [event.best for event in of_kind(run_events, Evaluated)] == [
+        True,
+        True,
+        False,
+        False,
+        True,
+    ]
+    assert [event.best for event in of_kind(run_events, CheckpointSaved)] == [
+        True,
+        False,
+        False,
+        True,
+    ]
     # a checkpoint whose state was not evaluated is not the best
     job = make_job(clock, losses=[3.0, 2.0], evaluate_every=8, checkpoint_every=6)
-    seen = run(job, Updates(clock))
-    assert [event.best for event in of_kind(seen, CheckpointSaved)] == [False, True]
+    run_events = run(job, Updates(clock))
+    assert [event.best for event in of_kind(run_events, CheckpointSaved)] == [False, True]
 
 
 def test_evaluations_and_samples_see_the_model_as_it_is_used(clock: Clock) -> None:
@@ -210,9 +221,9 @@ def test_evaluations_and_samples_see_the_model_as_it_is_used(clock: Clock) -> No
         return Sampled(step=step, sentence="", next_tokens=(), continuation="")
 
     job.model.train()
-    seen = run(replace(job, sample=sample), Updates(clock))
+    run_events = run(replace(job, sample=sample), Updates(clock))
     assert modes == [(False, False)] * 3
-    assert [event.step for event in of_kind(seen, Sampled)] == [0, 4, 8]
+    assert [event.step for event in of_kind(run_events, Sampled)] == [0, 4, 8]
 
 
 def test_what_was_drawn_before_a_run_changes_neither_its_evaluation_nor_its_batches(
@@ -254,16 +265,16 @@ def test_a_checkpoint_holds_how_far_the_run_is(clock: Clock) -> None:
 def test_weights_that_are_not_finite_are_set_aside_and_not_saved(
     clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    updates, seen = Updates(clock), list[Event]()
+    updates, run_events = Updates(clock), list[Event]()
     monkeypatch.setattr(updates, "has_finite_weights", lambda: False)
     monkeypatch.setattr(
         updates, "find_culprit", lambda make_batch, step: Culprit("weight", "head"), raising=False
     )
     job = replace(make_job(clock), non_finite_folder=tmp_path)
     with pytest.raises(NonFiniteError, match=r"update 5 met .* weight of head"):
-        run(job, updates, seen.append)
-    assert not of_kind(seen, CheckpointSaved)
-    (stopped,) = of_kind(seen, StoppedNonFinite)
+        run(job, updates, run_events.append)
+    assert not of_kind(run_events, CheckpointSaved)
+    (stopped,) = of_kind(run_events, StoppedNonFinite)
     assert stopped == StoppedNonFinite(
         step=4, what="weight", where="head", aside=str(tmp_path / "step-4")
     )
@@ -274,23 +285,23 @@ def test_weights_that_are_not_finite_are_set_aside_and_not_saved(
 
 def test_a_run_that_is_asked_to_stop_saves_first_if_it_has_learnt(clock: Clock) -> None:
     interrupts = Interrupts()
-    seen: list[Event] = []
+    run_events: list[Event] = []
 
     def ask(event: Event) -> None:
-        seen.append(event)
+        run_events.append(event)
         if isinstance(event, StepFinished) and event.step == 3:
             interrupts.asked, interrupts.signal = True, 15
 
     with pytest.raises(Interrupted, match="by SIGTERM after step 3; the state is saved"):
         run(make_job(clock), Updates(clock), ask, interrupts=interrupts)
-    assert [event.step for event in of_kind(seen, CheckpointSaved)] == [3]
-    assert seen[-1] == InterruptedEvent(step=3, signal="SIGTERM")
-    seen.clear()
+    assert [event.step for event in of_kind(run_events, CheckpointSaved)] == [3]
+    assert run_events[-1] == InterruptedEvent(step=3, signal="SIGTERM")
+    run_events.clear()
     interrupts.signal = None
     with pytest.raises(Interrupted, match="before the first step"):
-        run(make_job(clock), Updates(clock), seen.append, interrupts=interrupts)
-    assert not of_kind(seen, CheckpointSaved)
-    assert seen[-1] == InterruptedEvent(step=0, signal="")
+        run(make_job(clock), Updates(clock), run_events.append, interrupts=interrupts)
+    assert not of_kind(run_events, CheckpointSaved)
+    assert run_events[-1] == InterruptedEvent(step=0, signal="")
 
 
 def test_a_run_that_is_asked_to_save_saves_once_and_goes_on(clock: Clock) -> None:
@@ -299,9 +310,9 @@ def test_a_run_that_is_asked_to_save_saves_once_and_goes_on(clock: Clock) -> Non
     def ask(event: Event) -> None:
         interrupts.save_asked |= isinstance(event, StepFinished) and event.step in (2, 4)
 
-    seen = run(make_job(clock), Updates(clock), ask, interrupts=interrupts)
+    run_events = run(make_job(clock), Updates(clock), ask, interrupts=interrupts)
     # after update 4 the state was saved already
-    assert [event.step for event in of_kind(seen, CheckpointSaved)] == [2, 4, 8]
+    assert [event.step for event in of_kind(run_events, CheckpointSaved)] == [2, 4, 8]
 
 
 def test_a_batch_or_an_evaluation_that_fails_ends_the_run_with_its_state_saved(
@@ -315,15 +326,15 @@ def test_a_batch_or_an_evaluation_that_fails_ends_the_run_with_its_state_saved(
         return job.batch(place, rows)
 
     def evaluate() -> HeldOut:
-        if len(seen) > 1:
+        if len(run_events) > 1:
             raise PellucidError("the reward failed")
         return job.evaluate()
 
     for failing, step in ((replace(job, batch=batch), 2), (replace(job, evaluate=evaluate), 3)):
-        seen: list[Event] = []
+        run_events: list[Event] = []
         with pytest.raises(PellucidError, match="the reward failed"):
-            run(failing, Updates(clock), seen.append)
-        assert [event.step for event in of_kind(seen, CheckpointSaved)] == [step]
+            run(failing, Updates(clock), run_events.append)
+        assert [event.step for event in of_kind(run_events, CheckpointSaved)] == [step]
 
 
 def test_a_rank_gets_its_rows_of_each_batch(clock: Clock) -> None:
@@ -332,18 +343,18 @@ def test_a_rank_gets_its_rows_of_each_batch(clock: Clock) -> None:
         rank = data_rank = 1
 
     job: Any = make_job(clock)
-    whole, second = job.batch_of(2), replace(job, world=Second())
+    full_batch, second = job.batch_of(2), replace(job, world=Second())
     half = slice(ROWS // 2, ROWS)
-    assert second.own_batch_of(2).ids.equal(whole.ids[half])
-    assert second.own_batch_of(2).n_supervised == whole.n_supervised
-    asked: list[Any] = []
+    assert second.own_batch_of(2).ids.equal(full_batch.ids[half])
+    assert second.own_batch_of(2).n_supervised == full_batch.n_supervised
+    requests: list[Any] = []
 
     def own_rows(position: int, n_rows: int, rows: slice) -> tuple[Batch, int]:
-        asked.append((position, n_rows, rows))
-        return whole.part(rows), 7
+        requests.append((position, n_rows, rows))
+        return full_batch.part(rows), 7
 
     assert replace(second, own_rows=own_rows).own_batch_of(2).n_supervised == 7
-    assert asked == [(2 * ROWS, ROWS, half)]
+    assert requests == [(2 * ROWS, ROWS, half)]
 
 
 def test_an_evaluation_that_fails_on_another_rank_ends_this_one_too(clock: Clock) -> None:
@@ -351,11 +362,11 @@ def test_an_evaluation_that_fails_on_another_rank_ends_this_one_too(clock: Clock
         size = 2
 
         def gather(self, value: Any) -> list[Any]:
-            return [value, "the disk is gone" if len(seen) > 1 else ""]
+            return [value, "the disk is gone" if len(run_events) > 1 else ""]
 
-    seen: list[Event] = []
+    run_events: list[Event] = []
     job = replace(make_job(clock, evaluate_every=3), world=OtherRankFails())
     with pytest.raises(PellucidError, match="rank 1 of 2: the disk is gone"):
-        run(job, Updates(clock), seen.append)
-    assert [event.step for event in of_kind(seen, CheckpointSaved)] == [3]
-    assert [event.step for event in of_kind(seen, Evaluated)] == [0]
+        run(job, Updates(clock), run_events.append)
+    assert [event.step for event in of_kind(run_events, CheckpointSaved)] == [3]
+    assert [event.step for event in of_kind(run_events, Evaluated)] == [0]

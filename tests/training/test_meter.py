@@ -65,11 +65,11 @@ def test_the_speed_is_tokens_per_second_of_training(clock: Clock) -> None:
 
 
 def test_a_lap_lasts_from_the_last_lap_or_reading_and_waits_for_the_device(clock: Clock) -> None:
-    waited: list[float] = []
+    wait_times: list[float] = []
 
     def wait() -> None:
         clock.now += 1.0
-        waited.append(clock.now)
+        wait_times.append(clock.now)
 
     meter = Meter(4, wait=wait)
     clock.now += 2.0
@@ -83,4 +83,4 @@ def test_a_lap_lasts_from_the_last_lap_or_reading_and_waits_for_the_device(clock
     assert meter.read()[1] == pytest.approx(16 / 8)
     clock.now += 6.0
     assert meter.lap() == pytest.approx(7.0)
-    assert len(waited) == 3
+    assert len(wait_times) == 3

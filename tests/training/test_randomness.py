@@ -21,9 +21,9 @@ def test_a_step_seeds_the_generators_of_torch_python_and_numpy() -> None:
     for seed, step in ((1, 2), (1, 2), (1, 3), (2, 2)):
         seed_step(seed, step)
         draws.append(drawn())
-    again, *others = draws[1:]
-    assert again == draws[0]
-    assert all(a != b for other in others for a, b in zip(other, again, strict=True))
+    same_seed, *others = draws[1:]
+    assert same_seed == draws[0]
+    assert all(a != b for other in others for a, b in zip(other, same_seed, strict=True))
 
 
 def test_a_generator_without_a_state_stays_as_it_is() -> None:

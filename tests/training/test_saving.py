@@ -22,9 +22,9 @@ def job_that_saves(save: Any, *, steps: int = 8) -> Job:
 
 
 def run(job: Job, observer: Any = lambda event: None) -> list[Event]:
-    seen: list[Event] = []
-    train(job, Progress(), (seen.append, observer), Interrupts())
-    return seen
+    run_events: list[Event] = []
+    train(job, Progress(), (run_events.append, observer), Interrupts())
+    return run_events
 
 
 def test_the_run_goes_on_while_a_checkpoint_is_written_and_tells_it_afterwards() -> None:
@@ -41,11 +41,13 @@ def test_the_run_goes_on_while_a_checkpoint_is_written_and_tells_it_afterwards()
         if isinstance(event, StepFinished) and event.step == 3:
             finish.set()
 
-    seen = run(job_that_saves(save), release)
-    steps = [event.step for event in seen if isinstance(event, CheckpointSaved)]
+    run_events = run(job_that_saves(save), release)
+    steps = [event.step for event in run_events if isinstance(event, CheckpointSaved)]
     assert steps == [2, 4, 6, 8]
-    told = seen.index(next(event for event in seen if isinstance(event, CheckpointSaved)))
-    assert seen.index(StepFinished(step=3)) < told  # it was still being written
+    place_of_save = run_events.index(
+        next(event for event in run_events if isinstance(event, CheckpointSaved))
+    )
+    assert run_events.index(StepFinished(step=3)) < place_of_save  # it was still being written
     assert copies == [True] * 4  # later updates did not change what is written
 
 
@@ -60,11 +62,11 @@ def test_an_error_of_the_disk_stops_the_run_at_the_next_step() -> None:
         if isinstance(event, StepFinished) and event.saving:
             assert failed.wait(60)
 
-    seen: list[Event] = []
+    run_events: list[Event] = []
     with pytest.raises(CheckpointError, match="the disk is full"):
-        train(job_that_saves(save, steps=50), Progress(), (seen.append, hold), Interrupts())
-    assert not any(isinstance(event, CheckpointSaved) for event in seen)
-    assert max(event.step for event in seen if isinstance(event, StepFinished)) <= 4
+        train(job_that_saves(save, steps=50), Progress(), (run_events.append, hold), Interrupts())
+    assert not any(isinstance(event, CheckpointSaved) for event in run_events)
+    assert max(event.step for event in run_events if isinstance(event, StepFinished)) <= 4
 
 
 def test_only_one_checkpoint_is_written_at_a_time() -> None:

@@ -62,8 +62,8 @@ class Tensors:
 )
 def test_a_batch_is_pinned_on_its_way_to_cuda_alone(device: str, moves: list[list[str]]) -> None:
     batch = cast("Batch", Tensors(Placed("cpu"), Placed("cuda")))
-    moved = cast("list[Placed]", to_device(batch, torch.device(device)))
-    assert [tensor.moves for tensor in moved] == moves
+    placed = cast("list[Placed]", to_device(batch, torch.device(device)))
+    assert [tensor.moves for tensor in placed] == moves
     assert to_device(batch, CPU) is batch
 
 
@@ -77,7 +77,7 @@ def test_matrix_products_are_in_the_precision_of_the_plan() -> None:
 
 @pytest.mark.parametrize("blocked", [0.0, 1.0])
 def test_an_update_moves_the_weights_by_its_factor_and_leaves_no_gradient(blocked: float) -> None:
-    moved: list[float] = []
+    largest_moves: list[float] = []
     for factor in (1.0, 0.5):
         model = build(VARIANTS["rotary"], double=False)
         before = model.head_weight.detach().clone()
@@ -97,7 +97,7 @@ def test_an_update_moves_the_weights_by_its_factor_and_leaves_no_gradient(blocke
         assert numbers.blocked == blocked
         assert "total" not in numbers.parts
         assert all(parameter.grad is None for parameter in model.parameters())
-        moved.append((model.head_weight - before).abs().max().item())
+        largest_moves.append((model.head_weight - before).abs().max().item())
     # Adam's first step is the learning rate
     expected = [0.0, 0.0] if blocked else [0.1, 0.05]
-    assert moved == pytest.approx(expected, rel=1e-3)
+    assert largest_moves == pytest.approx(expected, rel=1e-3)

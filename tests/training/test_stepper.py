@@ -42,10 +42,10 @@ def test_an_update_is_repeated_with_the_numbers_that_it_drew() -> None:
     stepper, batch = make_stepper(objective)
     stepper._model.eval()
     stepper.update(batch, step=2, factor=0.0)
-    drawn: list[float] = []
+    draws: list[float] = []
 
     def make_batch() -> Batch:
-        drawn.append(torch.rand(()).item())
+        draws.append(torch.rand(()).item())
         torch.rand(5)  # more than an update draws
         return batch
 
@@ -53,7 +53,7 @@ def test_an_update_is_repeated_with_the_numbers_that_it_drew() -> None:
     stepper.find_culprit(make_batch, step=2)
     seed_step(1, 2)
     first = torch.rand(()).item()
-    assert drawn == [first]
+    assert draws == [first]
     assert objective.draws == [first, first]
     assert objective.modes == [True, True]
 

@@ -123,31 +123,31 @@ def text_batch(rows: int) -> TokenBatch:
 @pytest.mark.parametrize("parts", [2, 4])
 def test_parts_of_a_batch_balance_experts_as_the_whole_batch_does(parts: int) -> None:
     model, batch = with_experts(), text_batch(4)
-    whole, cut = (accumulated(model, batch, n) for n in (1, parts))
-    torch.testing.assert_close(cut.sums, whole.sums)
-    torch.testing.assert_close(cut.gradients, whole.gradients)
-    assert whole.biases.keys() == expert_layers(model).keys()
-    for name, bias in whole.biases.items():
+    one_part, cut = (accumulated(model, batch, n) for n in (1, parts))
+    torch.testing.assert_close(cut.sums, one_part.sums)
+    torch.testing.assert_close(cut.gradients, one_part.gradients)
+    assert one_part.biases.keys() == expert_layers(model).keys()
+    for name, bias in one_part.biases.items():
         assert torch.equal(cut.biases[name], bias)
     # a step for each part would move some biases further, or nowhere
-    moved = torch.cat([b - torch.linspace(-0.1, 0.1, 6) for b in whole.biases.values()])
-    assert moved.abs().max() == pytest.approx(0.01)
+    bias_changes = torch.cat([b - torch.linspace(-0.1, 0.1, 6) for b in one_part.biases.values()])
+    assert bias_changes.abs().max() == pytest.approx(0.01)
 
 
 @pytest.mark.parametrize("parts", [2, 4])
 def test_each_part_of_a_batch_has_its_own_load_loss_and_their_mean_counts(parts: int) -> None:
     model, batch = with_experts(load_loss=0.5, router_z_loss=0.25), text_batch(4)
-    whole, cut = (accumulated(model, batch, n) for n in (1, parts))
+    one_part, cut = (accumulated(model, batch, n) for n in (1, parts))
     by_hand = [load_losses(model, ids) for ids in batch.ids.chunk(parts)]
     assert float(cut.sums["load_loss"]) == pytest.approx(sum(by_hand) / parts)
-    assert float(whole.sums["load_loss"]) == pytest.approx(load_losses(model, batch.ids))
+    assert float(one_part.sums["load_loss"]) == pytest.approx(load_losses(model, batch.ids))
     # not the same number: the shares of a part are not those of the batch
-    assert abs(float(cut.sums["load_loss"] - whole.sums["load_loss"])) > 1e-4
+    assert abs(float(cut.sums["load_loss"] - one_part.sums["load_loss"])) > 1e-4
     for name in ("loss_nats", "router_z_loss"):  # means over tokens do not differ
-        torch.testing.assert_close(cut.sums[name], whole.sums[name])
+        torch.testing.assert_close(cut.sums[name], one_part.sums[name])
     expected = cut.sums["loss_nats"] + 0.5 * sum(by_hand) / parts
     torch.testing.assert_close(cut.sums["total"], expected + 0.25 * cut.sums["router_z_loss"])
-    assert all(torch.equal(cut.biases[name], bias) for name, bias in whole.biases.items())
+    assert all(torch.equal(cut.biases[name], bias) for name, bias in one_part.biases.items())
 
 
 def test_parts_that_are_alike_have_the_load_loss_of_the_whole_batch() -> None:
@@ -157,14 +157,14 @@ def test_parts_that_are_alike_have_the_load_loss_of_the_whole_batch() -> None:
         targets=half.targets.repeat(2, 1),
         n_supervised=2 * half.n_supervised,
     )
-    whole, cut = (accumulated(model, batch, n) for n in (1, 2))
-    torch.testing.assert_close(cut.sums, whole.sums)
-    torch.testing.assert_close(cut.gradients, whole.gradients)
+    one_part, cut = (accumulated(model, batch, n) for n in (1, 2))
+    torch.testing.assert_close(cut.sums, one_part.sums)
+    torch.testing.assert_close(cut.gradients, one_part.gradients)
 
 
 def load_losses(model: Transformer, ids: torch.Tensor) -> float:
     """The mean load loss of the layers, N sum_i f_i P_i, before the balancing step."""
-    found: list[float] = []
+    layer_losses: list[float] = []
 
     def after(layer: Experts, inputs: tuple[torch.Tensor, ...], output: object) -> None:
         bias = torch.linspace(-0.1, 0.1, len(layer.experts))
@@ -172,7 +172,7 @@ def load_losses(model: Transformer, ids: torch.Tensor) -> float:
         routing = layer.rule(logits, bias.to(logits.dtype))
         probability = (routing.scores / routing.scores.sum(-1, keepdim=True)).mean(0)
         share = routing.experts.flatten().bincount(minlength=len(bias)) / len(logits)
-        found.append(float(len(bias) * (probability * share).sum()))
+        layer_losses.append(float(len(bias) * (probability * share).sum()))
 
     layers = expert_layers(model).values()
     for layer in layers:
@@ -183,7 +183,7 @@ def load_losses(model: Transformer, ids: torch.Tensor) -> float:
         model.states(ids)
     for hook in hooks:
         hook.remove()
-    return sum(found) / len(found)
+    return sum(layer_losses) / len(layer_losses)
 
 
 def weights_of(folder: Path) -> dict[str, torch.Tensor]:
@@ -217,23 +217,23 @@ def test_how_often_a_run_reports_changes_nothing(trained: Path, tmp_path: Path) 
 
 
 def test_events_come_in_their_order_and_say_every_step(tmp_path: Path) -> None:
-    seen: list[Event] = []
-    train_tiny(tmp_path / "run", observers=[seen.append])
-    preparing = [e for e in seen if isinstance(e, Preparing)]
-    assert seen[: len(preparing)] == preparing
-    seen = seen[len(preparing) :]
-    assert isinstance(seen[0], Started)
-    assert isinstance(seen[-1], Finished)
-    assert [e.step for e in seen if isinstance(e, StepFinished)] == list(range(1, 13))
-    assert [e.step for e in seen if isinstance(e, Evaluated)] == [0, 4, 8, 12]
-    assert [e.step for e in seen if isinstance(e, Sampled)] == [0, 4, 8, 12]
-    assert [e.step for e in seen if isinstance(e, CheckpointSaved)] == [4, 8, 12]
-    logged = [e for e in seen if isinstance(e, Logged)]
+    run_events: list[Event] = []
+    train_tiny(tmp_path / "run", observers=[run_events.append])
+    preparing = [e for e in run_events if isinstance(e, Preparing)]
+    assert run_events[: len(preparing)] == preparing
+    run_events = run_events[len(preparing) :]
+    assert isinstance(run_events[0], Started)
+    assert isinstance(run_events[-1], Finished)
+    assert [e.step for e in run_events if isinstance(e, StepFinished)] == list(range(1, 13))
+    assert [e.step for e in run_events if isinstance(e, Evaluated)] == [0, 4, 8, 12]
+    assert [e.step for e in run_events if isinstance(e, Sampled)] == [0, 4, 8, 12]
+    assert [e.step for e in run_events if isinstance(e, CheckpointSaved)] == [4, 8, 12]
+    logged = [e for e in run_events if isinstance(e, Logged)]
     assert sum(len(e.losses) for e in logged) == 12
     assert all(math.isfinite(value) for e in logged for value in (*e.losses, *e.grad_norms))
     # each step counts the tokens of its batch once
     assert logged[-1].tokens <= 12 * 4 * 16
-    assert [e for e in seen if not isinstance(e, StepFinished)] == read_events(
+    assert [e for e in run_events if not isinstance(e, StepFinished)] == read_events(
         RunFolder(tmp_path / "run").metrics
     )
 
@@ -252,10 +252,10 @@ def test_the_first_loss_is_near_guessing_and_the_last_is_lower(trained: Path) ->
 def test_events_survive_the_file(value: float, text: str) -> None:
     event = Sampled(step=1, sentence=text, next_tokens=((text, value),), continuation="")
     line = json.dumps(to_record(event), allow_nan=False)
-    back = from_record(json.loads(line))
-    assert isinstance(back, Sampled)
-    assert back.sentence == text
-    ((token, share),) = back.next_tokens
+    reread = from_record(json.loads(line))
+    assert isinstance(reread, Sampled)
+    assert reread.sentence == text
+    ((token, share),) = reread.next_tokens
     assert token == text
     assert share == value or (math.isnan(share) and math.isnan(value))
 
@@ -303,9 +303,9 @@ def test_every_generator_is_saved_and_brought_back() -> None:
     states = json.loads(json.dumps(states))
     expected = (torch.rand(2), random.random(), np.random.random())
     restore_generators(tensors, states)
-    found = (torch.rand(2), random.random(), np.random.random())
-    assert torch.equal(found[0], expected[0])
-    assert found[1:] == expected[1:]
+    draws = (torch.rand(2), random.random(), np.random.random())
+    assert torch.equal(draws[0], expected[0])
+    assert draws[1:] == expected[1:]
 
 
 SGD = 'optimiser={kind="SGD", learning_rate=1e38, momentum=0.0, l2=0.0}'
@@ -321,14 +321,14 @@ SGD = 'optimiser={kind="SGD", learning_rate=1e38, momentum=0.0, l2=0.0}'
 def test_a_value_that_is_not_finite_stops_the_run_and_is_named(
     tmp_path: Path, poison: list[str]
 ) -> None:
-    seen: list[Event] = []
+    run_events: list[Event] = []
     with pytest.raises(NonFiniteError, match="not finite"):
-        train_tiny(tmp_path / "run", settings=poison, observers=[seen.append])
-    stopped = next(e for e in seen if isinstance(e, StoppedNonFinite))
+        train_tiny(tmp_path / "run", settings=poison, observers=[run_events.append])
+    stopped = next(e for e in run_events if isinstance(e, StoppedNonFinite))
     assert stopped.what in ("weight", "output of module")
     assert stopped.where
-    aside = Path(stopped.aside)
-    assert {file.name for file in aside.iterdir()} == {
+    aside_folder = Path(stopped.aside)
+    assert {file.name for file in aside_folder.iterdir()} == {
         "model.safetensors",
         "optimiser.safetensors",
         "batch.safetensors",
@@ -361,11 +361,11 @@ def test_a_bad_update_in_mid_run_leaves_weights_and_checkpoints_as_they_were(
     monkeypatch.setattr(
         import_module("pellucid.runs.train"), "measure_step", lambda *_: StepSeconds(1.0, 1.0)
     )
-    seen: list[Event] = []
+    run_events: list[Event] = []
     with pytest.raises(NonFiniteError):
-        train_tiny(tmp_path / "bad", observers=[seen.append])
+        train_tiny(tmp_path / "bad", observers=[run_events.append])
     monkeypatch.undo()
-    stopped = next(e for e in seen if isinstance(e, StoppedNonFinite))
+    stopped = next(e for e in run_events if isinstance(e, StoppedNonFinite))
     assert stopped.step == 6
     folder = RunFolder(tmp_path / "bad")
     assert folder.shelf.steps() == [4]

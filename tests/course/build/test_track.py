@@ -95,9 +95,9 @@ def losses(folder: Path, text: Path, parts: str | None) -> list[float]:
 
 def test_a_model_of_the_readers_parts_trains_with_our_losses(solved: Path, tmp_path: Path) -> None:
     text = write_text(tmp_path / "text")
-    mine = losses(tmp_path / "a", text, "parts:inject")
-    assert len(mine) == 8
-    assert mine == pytest.approx(losses(tmp_path / "b", text, None), abs=1e-5)
+    own_losses = losses(tmp_path / "a", text, "parts:inject")
+    assert len(own_losses) == 8
+    assert own_losses == pytest.approx(losses(tmp_path / "b", text, None), abs=1e-5)
     assert "attention" in sys.modules
     # an ordinary run: opened without the reader's files, it has the same weights
     run = pellucid.load(tmp_path / "a")

@@ -71,10 +71,10 @@ def test_a_typical_mistake_is_named_with_its_operand(
 
 def test_a_norm_with_the_sample_variance_is_named() -> None:
     x = np.array([1.0, 2.0, 3.0, 6.0])
-    asked = exercise("layer_norm", x=x.tolist(), gain=[1.0] * 4, bias=[0.0] * 4, eps=1e-5)
-    verdict = grade(asked, ((x - x.mean()) / x.std(ddof=1)).tolist())
+    question = exercise("layer_norm", x=x.tolist(), gain=[1.0] * 4, bias=[0.0] * 4, eps=1e-5)
+    verdict = grade(question, ((x - x.mean()) / x.std(ddof=1)).tolist())
     assert "sample variance" in verdict.explanation
-    assert "mean" in grade(asked, plain(maths.rms_norm(x, np.ones(4), eps=1e-5))).explanation
+    assert "mean" in grade(question, plain(maths.rms_norm(x, np.ones(4), eps=1e-5))).explanation
 
 
 def test_the_wrong_axis_and_a_position_too_far_are_named() -> None:
@@ -83,21 +83,21 @@ def test_the_wrong_axis_and_a_position_too_far_are_named() -> None:
     verdict = grade(exercise("attention_weights", q=Q, k=K), np.asarray(over_queries).T.tolist())
     assert "wrong axis" in verdict.explanation
     x = np.array([[1.0, 10.0, 4.0], [3.0, 20.0, 7.0]])
-    asked = exercise("batch_norm", x=x.tolist(), gain=[1.0] * 3, bias=[0.0] * 3, eps=1e-5)
+    question = exercise("batch_norm", x=x.tolist(), gain=[1.0] * 3, bias=[0.0] * 3, eps=1e-5)
     over_features = maths.layer_norm(x, np.ones(3), np.zeros(3), eps=1e-5)
-    assert "wrong axis of x" in grade(asked, plain(over_features)).explanation
-    asked = exercise("sinusoid", positions=[0.0, 1.0], d_model=4, base=100.0)
+    assert "wrong axis of x" in grade(question, plain(over_features)).explanation
+    question = exercise("sinusoid", positions=[0.0, 1.0], d_model=4, base=100.0)
     late = maths.sinusoid(np.array([1.0, 2.0]), d_model=4, base=100.0)
-    assert "off by one in positions" in grade(asked, plain(late)).explanation
+    assert "off by one in positions" in grade(question, plain(late)).explanation
 
 
 def test_the_tolerance_accepts_four_digits_and_refuses_three() -> None:
-    asked = exercise("softmax", x=[0.3, 1.7, -0.4])
-    right = asked.right
-    assert grade(asked, [float(f"{p:.4g}") for p in right]).accepted
-    assert not grade(asked, [p * 1.005 for p in right]).accepted
-    assert not grade(asked, right[:2]).accepted
-    assert not grade(asked, [right]).accepted
+    question = exercise("softmax", x=[0.3, 1.7, -0.4])
+    right = question.right
+    assert grade(question, [float(f"{p:.4g}") for p in right]).accepted
+    assert not grade(question, [p * 1.005 for p in right]).accepted
+    assert not grade(question, right[:2]).accepted
+    assert not grade(question, [right]).accepted
 
 
 def test_infinite_and_whole_numbers_have_to_be_equal() -> None:
@@ -156,7 +156,7 @@ MORE = [{"x": [[1.0, 2.0], [0.0, 5.0]], "temperature": 2.0}, {"x": [0.0, 1.0]}, 
     ],
 )
 def test_code_is_run_on_several_inputs(code: str, accepted: bool, words: str) -> None:
-    asked = Exercise(
+    question = Exercise(
         id="e",
         kind="code",
         question="",
@@ -164,7 +164,7 @@ def test_code_is_run_on_several_inputs(code: str, accepted: bool, words: str) ->
         operands={"x": [1.0, 2.0]},
         more_operands=lambda place: MORE[place - 1],
     )
-    verdict = grade(asked, code)
+    verdict = grade(question, code)
     assert verdict.accepted == accepted
     assert words in verdict.explanation
 
@@ -176,7 +176,7 @@ def test_code_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_one_number_changed_is_a_near_miss_and_is_refused() -> None:
-    asked = exercise("attention_weights", q=Q, k=K)
-    right = json.loads(json.dumps(asked.right))
+    question = exercise("attention_weights", q=Q, k=K)
+    right = json.loads(json.dumps(question.right))
     for place, number in numbers_by_place(right).items():
-        assert not grade(asked, with_leaf(right, place, number * 1.01)).accepted
+        assert not grade(question, with_leaf(right, place, number * 1.01)).accepted

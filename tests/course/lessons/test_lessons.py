@@ -28,8 +28,8 @@ SAMPLE = ("text", "vectors", "attention", "sampling", "what-goes-wrong")
 
 
 def test_every_equation_is_asked_in_exactly_one_lesson() -> None:
-    asked = [e for lesson in lessons().values() for e in (*lesson.equations, *lesson.gradients)]
-    assert sorted(asked) == sorted(maths.__all__)
+    equations = [e for lesson in lessons().values() for e in (*lesson.equations, *lesson.gradients)]
+    assert sorted(equations) == sorted(maths.__all__)
 
 
 def test_every_question_of_the_quiz_is_asked_with_choices() -> None:
@@ -44,8 +44,8 @@ def test_every_reader_sees_three_to_six_exercises_in_every_lesson(reader: str) -
         ids = lesson.exercise_ids(reader)
         assert MIN_SHOWN <= len(set(ids)) == len(ids) <= MAX_SHOWN, name
     for lesson in lessons().values():
-        shown = {name for some in READERS for name in lesson.exercise_ids(some)}
-        assert shown == set(lesson.exercise_ids())
+        exercise_ids = {name for reader in READERS for name in lesson.exercise_ids(reader)}
+        assert exercise_ids == set(lesson.exercise_ids())
 
 
 def test_every_lesson_has_words_for_each_reader_and_one_picture() -> None:
@@ -61,8 +61,8 @@ def wrong_answer(exercise: Exercise, right: Any) -> Any:
     if exercise.kind == "choice":
         return next(text for text in exercise.choices if text != right)
     place, number = next(iter(numbers_by_place(right).items()))
-    changed = number + 0.01 * abs(number) + 1 if math.isfinite(number) else 0.0
-    return with_leaf(right, place, changed)
+    changed_number = number + 0.01 * abs(number) + 1 if math.isfinite(number) else 0.0
+    return with_leaf(right, place, changed_number)
 
 
 @pytest.mark.parametrize("name", lessons())
@@ -92,7 +92,12 @@ def _plain(value: Any) -> Any:
 def test_most_exercises_have_numbers_of_the_model(
     exercises: dict[str, tuple[Exercise, ...]],
 ) -> None:
-    of_equations = [e for some in exercises.values() for e in some if e.equation is not None]
+    of_equations = [
+        e
+        for lesson_exercises in exercises.values()
+        for e in lesson_exercises
+        if e.equation is not None
+    ]
     assert sum(bool(e.origins) for e in of_equations) > 0.9 * len(of_equations)
 
 
