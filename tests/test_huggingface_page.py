@@ -27,7 +27,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "huggingface.md"
 START, END = "<!-- tables: begin -->\n", "<!-- tables: end -->\n"
 
 
-def said(name: str, rule: Rule) -> str:
+def format_rule(name: str, rule: Rule) -> str:
     if isinstance(rule, Read):
         if rule.default is REQUIRED:
             return f"`{name}`"
@@ -50,7 +50,9 @@ def lines(rules: Rules) -> Iterator[str]:
         (Ignored, "ignored"),
     )
     for kind, title in kinds:
-        names = [said(name, rule) for name, rule in sorted(rules.items()) if type(rule) is kind]
+        names = [
+            format_rule(name, rule) for name, rule in sorted(rules.items()) if type(rule) is kind
+        ]
         if names:
             yield f"| {title} | {', '.join(names)} |"
 

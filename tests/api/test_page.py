@@ -47,7 +47,7 @@ def opened(browser: Any, room: str) -> Iterator[Open]:
         yield opens
 
 
-def say(page: Any, text: str) -> None:
+def send_message(page: Any, text: str) -> None:
     page.fill("#heat", "0")  # the likeliest answer, which is not empty
     page.fill("#message", text)
     page.press("#message", "Enter")
@@ -60,7 +60,7 @@ def test_each_token_that_the_model_wrote_opens_down_to_its_receipts(
     opened: Open, tuned: Run
 ) -> None:
     page = opened("#chat=1")
-    say(page, "say red 1")
+    send_message(page, "say red 1")
     page.click(".theirs .written >> nth=2")
     page.wait_for_selector(".opened table >> nth=1")
     settled(page)
@@ -93,7 +93,7 @@ def test_the_room_is_used_with_the_keyboard_and_a_link_leads_back(opened: Open) 
     page.keyboard.press("Enter")
     page.wait_for_selector("#message")
     assert page.get_attribute("#to-chat", "aria-expanded") == "true"
-    say(page, "say red 1")
+    send_message(page, "say red 1")
     page.focus(".theirs .written >> nth=0")
     page.keyboard.press("Enter")
     page.wait_for_selector(".opened table >> nth=1")
@@ -112,7 +112,7 @@ def test_the_room_is_used_with_the_keyboard_and_a_link_leads_back(opened: Open) 
 def test_a_long_conversation_drops_its_oldest_turns_and_says_so(opened: Open) -> None:
     page = opened("#chat=1")
     for text in ("say red and blue and green", "say white and black and red"):
-        say(page, text)
+        send_message(page, text)
     assert "did not see its first 2 messages" in page.inner_text(".theirs >> nth=-1")
     page.fill("#message", "x" * 300)
     page.press("#message", "Enter")
@@ -126,7 +126,7 @@ def test_a_long_conversation_drops_its_oldest_turns_and_says_so(opened: Open) ->
 def test_a_base_model_is_said_to_be_one_and_continues_the_text(opened: Open) -> None:
     page = opened("#chat=1&run=run1")
     assert "This is a base model" in page.inner_text("#chat")
-    say(page, "say red")
+    send_message(page, "say red")
     page.click(".theirs .written >> nth=0")
     page.wait_for_selector(".opened table >> nth=1")
     settled(page)
@@ -140,7 +140,7 @@ def test_nothing_runs_over_the_edge_and_all_can_be_read(
 ) -> None:
     axe_of = pytest.importorskip("axe_playwright_python.sync_playwright")
     page = opened("#chat=1", width=width, color_scheme=scheme)
-    say(page, "say red 1")
+    send_message(page, "say red 1")
     page.click(".theirs .written >> nth=1")
     page.wait_for_selector(".opened table >> nth=1")
     settled(page)

@@ -56,7 +56,7 @@ def points() -> list[dict[str, Any]]:
 CLOCKS = ("best", "by_processor")
 
 
-def found() -> dict[str, Any]:
+def saved_results() -> dict[str, Any]:
     limits = {clock: {"bfloat16": 1e11, "float32": 5e10, "read": 1e10} for clock in CLOCKS}
     machine = {"processor": "P", "cores": 2, "capability": "AVX", "torch": "2", "python": "3"}
     head = {"command": "python -m x", "date": "2026-01-02", "commit": "abc", "threads": 1}
@@ -79,9 +79,9 @@ def test_a_point_is_the_median_of_its_turns_beside_what_arithmetic_says() -> Non
 
 def test_every_axis_has_a_table_and_two_plots_that_the_page_shows() -> None:
     page = its("scale_page")
-    text = page.page(found())
+    text = page.page(saved_results())
     assert "| 2 | 1,024 (512 to 2,048) |" in text
-    plots = page.draw(found())
+    plots = page.draw(saved_results())
     assert set(plots) == {"depth-speed", "depth-memory"}
     for name, drawing in plots.items():
         assert f"(performance/{name}.svg)" in text

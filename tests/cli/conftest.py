@@ -11,7 +11,7 @@ from pellucid.cli import main
 
 
 @pytest.fixture
-def out(capsys: pytest.CaptureFixture[str]) -> Any:
+def stdout_of(capsys: pytest.CaptureFixture[str]) -> Any:
     """Runs a command that must succeed in silence on standard error; gives what it printed."""
 
     def run(*words: object) -> str:
@@ -24,9 +24,9 @@ def out(capsys: pytest.CaptureFixture[str]) -> Any:
 
 
 @pytest.fixture
-def found(out: Any) -> Any:
+def json_of(stdout_of: Any) -> Any:
     """The one JSON document that a command prints."""
-    return lambda *words: json.loads(out(*words, "--json"))
+    return lambda *words: json.loads(stdout_of(*words, "--json"))
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from pellucid.cli import main
 from support.kinds import write_bert_tokenizer, write_run
 from support.life import SMALL, pretrain, rows, tune, write_rows
 
-FEW = ("--max-new-tokens", "5")
+SHORT = ("--max-new-tokens", "5")
 REWARD = "support.life:short_and_finished"
 
 
@@ -29,32 +29,32 @@ def tuned(base: Path) -> Path:
     return tune(base.parent / "sft", "sft", base, file, steps=1).folder
 
 
-def test_answers_come_without_the_template(tuned: Path, out: Any, found: Any) -> None:
+def test_answers_come_without_the_template(tuned: Path, stdout_of: Any, json_of: Any) -> None:
     prompts = ("say red", "say blue\n\nand green")
-    facts = found("answer", tuned, *prompts, *FEW)
+    facts = json_of("answer", tuned, *prompts, *SHORT)
     assert [fact["prompt"] for fact in facts] == list(prompts)
     assert all(len(fact["ids"]) <= 5 for fact in facts)
-    assert out("answer", tuned, prompts[1], *FEW).strip() == facts[1]["text"].strip()
-    assert facts == found("answer", tuned, *prompts, *FEW, "--seed", 7)  # greedy unless asked
+    assert stdout_of("answer", tuned, prompts[1], *SHORT).strip() == facts[1]["text"].strip()
+    assert facts == json_of("answer", tuned, *prompts, *SHORT, "--seed", 7)  # greedy unless asked
     answers = [
-        found("answer", tuned, prompts[0], *FEW, "--temperature", 1, "--seed", seed)
+        json_of("answer", tuned, prompts[0], *SHORT, "--temperature", 1, "--seed", seed)
         for seed in (1, 1, 2)
     ]
     assert answers[0] == answers[1] != answers[2]
 
 
 def test_a_prompt_of_several_lines_comes_through_a_pipe(
-    tuned: Path, out: Any, found: Any, monkeypatch: pytest.MonkeyPatch
+    tuned: Path, stdout_of: Any, json_of: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prompt = "say blue\n\nand green"
     monkeypatch.setattr(sys, "stdin", io.StringIO(prompt + "\n"))
-    assert out("answer", tuned, *FEW) == out("answer", tuned, prompt, *FEW)
+    assert stdout_of("answer", tuned, *SHORT) == stdout_of("answer", tuned, prompt, *SHORT)
 
 
 def test_on_a_terminal_there_is_a_conversation(
-    tuned: Path, out: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tuned: Path, stdout_of: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    single_answer = out("answer", tuned, "say red", *FEW)
+    single_answer = stdout_of("answer", tuned, "say red", *SHORT)
 
     def terminal(*lines: str) -> Callable[[str], str]:
         typed_lines = iter(lines)
@@ -62,7 +62,7 @@ def test_on_a_terminal_there_is_a_conversation(
         return lambda sign: next(typed_lines)
 
     monkeypatch.setattr("builtins.input", terminal("x" * 500, "say red", ""))
-    assert main(["answer", str(tuned), *FEW]) == 0
+    assert main(["answer", str(tuned), *SHORT]) == 0
     text, errors = capsys.readouterr()
     assert "an empty line ends the session" in text
     assert text.endswith(single_answer)
@@ -78,10 +78,10 @@ def test_what_has_no_room_or_no_answers_is_refused(
 
 
 def test_the_end_of_training_says_commands_that_work(
-    base: Path, tmp_path: Path, out: Any, capsys: pytest.CaptureFixture[str]
+    base: Path, tmp_path: Path, stdout_of: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = [word for setting in SMALL for word in ("--set", setting)]
-    printed = out(
+    printed = stdout_of(
         "train", "--objective", "policy-gradient", "--from", base, "--reward", REWARD,
         write_rows(tmp_path), "--steps", "2", "--out", tmp_path / "run",
         "--set", "objective.max_new_tokens=6", *settings,

@@ -14,7 +14,7 @@ from support.tiny import TEXT, TINY
 
 #: A window that a short prompt with its answer fits into, and a long one does not.
 FLAGS = [f"--set={each}" for each in (*TINY, "model.context_length=64")]
-FEW = ("--steps", "1", "--set", "training.batch_size=4", "--set", "training.device=cpu")
+ONE_STEP = ("--steps", "1", "--set", "training.batch_size=4", "--set", "training.device=cpu")
 POLICY = ("--set", "objective.max_new_tokens=4", "--set", "objective.n_samples=2")
 LONG = "very " * 40
 
@@ -73,7 +73,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def said(capsys: pytest.CaptureFixture[str], code: int, *words: object) -> str:
+def message_of(capsys: pytest.CaptureFixture[str], code: int, *words: object) -> str:
     """What a command prints, and on which of the two, in one line; nothing is left of a refusal."""
     assert main([str(word) for word in words]) == code
     printed, errors = capsys.readouterr()
@@ -85,7 +85,7 @@ def said(capsys: pytest.CaptureFixture[str], code: int, *words: object) -> str:
 
 def tuning(objective: str, rows: Iterable[dict[str, Any]], base: Path) -> list[object]:
     file = write_rows(Path("rows.jsonl"), rows)
-    return ["train", file, "--objective", objective, "--from", base, "--out", "new", *FEW]
+    return ["train", file, "--objective", objective, "--from", base, "--out", "new", *ONE_STEP]
 
 
 # -- rows that are left out, and counted
@@ -123,7 +123,7 @@ def test_a_row_without_use_is_counted_with_its_number_and_the_reason(
     case: str, base: Path, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     objective, rows, reason = LEFT_OUT[case]
-    printed = said(capsys, 0, *tuning(objective, rows, base))
+    printed = message_of(capsys, 0, *tuning(objective, rows, base))
     assert f"dropped 1: {reason}" in printed
     assert "rows.jsonl, row 13)" in printed
     assert "13 rows, 12 examples" in printed
@@ -137,7 +137,9 @@ def test_nothing_but_such_rows_is_refused(
     if objective == "classify":  # so that there are two classes to tell apart
         rows = [{"text": "", "label": "ham"}, {"text": "", "label": "spam"}]
         reason = "it has no text"
-    printed = said(capsys, 2, *tuning(objective, rows[-2:] if len(rows) == 2 else rows[-1:], base))
+    printed = message_of(
+        capsys, 2, *tuning(objective, rows[-2:] if len(rows) == 2 else rows[-1:], base)
+    )
     assert "no example is left to learn from: dropped" in printed
     assert reason in printed
     assert "rows.jsonl, row 1" in printed
@@ -147,7 +149,7 @@ def test_answers_that_are_cut_are_counted(
     base: Path, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = [*ANSWERS, {"prompt": "x", "answer": LONG}]
-    printed = said(capsys, 0, *tuning("sft", rows, base))
+    printed = message_of(capsys, 0, *tuning("sft", rows, base))
     assert "truncated 1: longer than the window" in printed
     assert "1 answers have no end that is learned" in printed
 
@@ -160,7 +162,7 @@ def test_a_label_outside_the_classes_is_refused_with_its_row(
 ) -> None:
     rows = [*LABELS, {"text": "x", "label": "eggs"}]
     classes = ("--set", 'model.head.classes=["ham", "spam"]')
-    printed = said(capsys, 2, *tuning("classify", rows, base), *classes)
+    printed = message_of(capsys, 2, *tuning("classify", rows, base), *classes)
     assert "rows.jsonl, row 13: the label 'eggs' is none of the classes ('ham', 'spam')" in printed
 
 
@@ -168,7 +170,7 @@ def test_a_class_without_a_text_is_said(
     base: Path, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     classes = ("--set", 'model.head.classes=["ham", "spam", "eggs"]')
-    printed = said(capsys, 0, *tuning("classify", LABELS, base), *classes)
+    printed = message_of(capsys, 0, *tuning("classify", LABELS, base), *classes)
     assert "the class 'eggs' has no example" in printed
 
 
@@ -176,7 +178,7 @@ def test_one_class_alone_is_refused(
     base: Path, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = [row for row in LABELS if row["label"] == "ham"]
-    printed = said(capsys, 2, *tuning("classify", rows, base))
+    printed = message_of(capsys, 2, *tuning("classify", rows, base))
     assert "the labels in 'label' name 1 class ('ham')" in printed
 
 
@@ -193,7 +195,7 @@ def test_a_template_with_an_error_is_refused_with_its_line(
     template: str, complaint: str, base: Path, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = (*tuning("sft", ANSWERS, base), "--columns", f"template={template}.jinja")
-    assert complaint in said(capsys, 2, *words)
+    assert complaint in message_of(capsys, 2, *words)
 
 
 # -- rewards
@@ -215,7 +217,7 @@ def test_a_reward_that_gives_no_number_is_refused(
     reward: str, base: Path, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = (*tuning("policy-gradient", ({"prompt": "say"}, {"prompt": "go"}), base), *POLICY)
-    printed = said(capsys, 2, *words, "--reward", reward)
+    printed = message_of(capsys, 2, *words, "--reward", reward)
     assert BAD_REWARDS[reward] in printed
 
 
@@ -224,14 +226,14 @@ def test_a_policy_without_a_reward_is_refused_before_anything_is_read(
 ) -> None:
     words = tuning("policy-gradient", ({"prompt": "say"},), base)
     Path("rows.jsonl").unlink()
-    assert "PolicyGradient needs --reward" in said(capsys, 2, *words)
+    assert "PolicyGradient needs --reward" in message_of(capsys, 2, *words)
 
 
 def test_a_reward_where_nothing_is_rewarded_is_refused(
     base: Path, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = (*tuning("sft", ANSWERS, base), "--reward", "bad_row_rewards:length")
-    assert "SFT has no reward" in said(capsys, 2, *words)
+    assert "SFT has no reward" in message_of(capsys, 2, *words)
 
 
 # -- what does not go together
@@ -246,9 +248,9 @@ def test_what_compares_with_a_start_needs_one(
     file = write_rows(Path("rows.jsonl"), rows)
     words = ["train", file, "--objective", objective, "--out", "new", *FLAGS]
     printed = (
-        said(capsys, 2, *words, "--reward", "bad_row_rewards:length")
+        message_of(capsys, 2, *words, "--reward", "bad_row_rewards:length")
         if (objective == "policy-gradient")
-        else said(capsys, 2, *words)
+        else message_of(capsys, 2, *words)
     )
     assert "first weights of this run are random: start from a model" in printed
     assert "--from RUN" in printed
@@ -258,8 +260,8 @@ def test_a_teacher_with_another_vocabulary_is_refused(
     base: Path, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("text.txt").write_text(TEXT, encoding="utf-8")
-    words = ("distill", base, "text.txt", "--out", "new", *FLAGS, *FEW)
-    printed = said(capsys, 2, *words, "--set", "text.tokenizer=Characters")
+    words = ("distill", base, "text.txt", "--out", "new", *FLAGS, *ONE_STEP)
+    printed = message_of(capsys, 2, *words, "--set", "text.tokenizer=Characters")
     assert "token" in printed
     assert "the teacher's tokenizer" in printed
 
@@ -278,7 +280,7 @@ def test_a_teacher_with_another_vocabulary_is_refused(
 def test_a_preset_with_other_data_than_it_learns_from_says_what_to_do(
     words: list[str], advice: str, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    printed = said(capsys, 2, "train", "--out", "new", *words)
+    printed = message_of(capsys, 2, "train", "--out", "new", *words)
     assert advice in printed
     assert "pellucid presets list --objectives" in printed
 
@@ -287,7 +289,7 @@ def test_a_text_where_rows_are_learnt_is_refused_with_what_to_do(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("text.txt").write_text(TEXT, encoding="utf-8")
-    printed = said(capsys, 2, "train", "text.txt", "--preset", "nano-pair", "--out", "new")
+    printed = message_of(capsys, 2, "train", "text.txt", "--preset", "nano-pair", "--out", "new")
     assert "text.txt is not a table that names its columns" in printed
     assert "--objective" in printed
 
@@ -297,13 +299,13 @@ def test_columns_of_a_text_and_a_field_of_rows_are_refused(
 ) -> None:
     file = write_rows(Path("rows.jsonl"), PAIRS)
     words = ("train", file, "--out", "new")
-    assert "name the field of the text with --field" in said(
+    assert "name the field of the text with --field" in message_of(
         capsys, 2, *words, "--columns", "text=source"
     )
-    assert "pass --columns NAME=source" in said(
+    assert "pass --columns NAME=source" in message_of(
         capsys, 2, *words, "--objective", "seq2seq", "--field", "source"
     )
-    assert "expected one of source, target" in said(
+    assert "expected one of source, target" in message_of(
         capsys, 2, *words, "--objective", "seq2seq", "--columns", "english=source"
     )
 
@@ -312,4 +314,4 @@ def test_a_whole_config_is_not_laid_over_another_start(
     base: Path, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ("train", "--config", base / "config.toml", "--from", base, "--out", "new")
-    assert "is the whole config of a run" in said(capsys, 2, *words)
+    assert "is the whole config of a run" in message_of(capsys, 2, *words)

@@ -24,7 +24,7 @@ from pellucid.generation import Sampling
 from pellucid.inference import Conversation
 from support.life import pretrain, tune, write_rows
 
-FEW = ("--max-new-tokens", "8", "--temperature", "0")
+SHORT = ("--max-new-tokens", "8", "--temperature", "0")
 
 
 @pytest.fixture(scope="module")
@@ -38,10 +38,10 @@ def tuned(base: Path) -> Path:
 
 
 @pytest.fixture
-def said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+def run_chat(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
     """What a chat prints and notes for lines of standard input."""
 
-    def run(folder: Path, *lines: str, flags: tuple[str, ...] = FEW, code: int = 0) -> Any:
+    def run(folder: Path, *lines: str, flags: tuple[str, ...] = SHORT, code: int = 0) -> Any:
         monkeypatch.setattr(sys, "stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
         assert main(["chat", str(folder), *flags]) == code
         return capsys.readouterr()
@@ -49,8 +49,8 @@ def said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
     return run
 
 
-def test_each_turn_sees_the_ones_before_it(tuned: Path, said: Any) -> None:
-    printed = json.loads(said(tuned, "say", "red", flags=(*FEW, "--json")).out)
+def test_each_turn_sees_the_ones_before_it(tuned: Path, run_chat: Any) -> None:
+    printed = json.loads(run_chat(tuned, "say", "red", flags=(*SHORT, "--json")).out)
     talk = Conversation(runs.load(tuned), Sampling(max_new_tokens=8, temperature=0))
     for fact, text in zip(printed, ("say", "red"), strict=True):
         assert fact["text"] == "".join(talk.send(text))
@@ -64,25 +64,27 @@ def test_each_turn_sees_the_ones_before_it(tuned: Path, said: Any) -> None:
     assert talk.turn is not None
     assert list(talk.turn.ids[: talk.turn.n_prompt]) == talk.chat.prompt(chat)
     talk.close()
-    assert said(tuned, "say", "red").out == "".join(f"{fact['text']}\n" for fact in printed)
+    assert run_chat(tuned, "say", "red").out == "".join(f"{fact['text']}\n" for fact in printed)
 
 
-def test_a_base_model_is_said_to_be_one_and_continues_the_text(base: Path, said: Any) -> None:
-    printed = said(base, "say red")
+def test_a_base_model_is_said_to_be_one_and_continues_the_text(base: Path, run_chat: Any) -> None:
+    printed = run_chat(base, "say red")
     assert "is a base model" in printed.err
     (text,) = runs.generate(runs.load(base), "say red", Sampling(max_new_tokens=8, temperature=0))
     assert printed.out == f"{text.text}\n"
-    assert "no system message" in said(base, "/system x", code=2).err
+    assert "no system message" in run_chat(base, "/system x", code=2).err
 
 
 def test_what_no_longer_fits_is_said_and_a_message_that_is_too_long_refused(
-    tuned: Path, said: Any
+    tuned: Path, run_chat: Any
 ) -> None:
-    printed = said(tuned, "say red and blue", "say green")
+    printed = run_chat(tuned, "say red and blue", "say green")
     assert "no longer sees its first 2 messages" in printed.err
-    refused = said(tuned, "x" * 400, code=2)
+    refused = run_chat(tuned, "x" * 400, code=2)
     assert "shorten it" in refused.err
-    full = said(tuned, "x" * 40, flags=("--max-new-tokens", "500", "--temperature", "0", "--json"))
+    full = run_chat(
+        tuned, "x" * 40, flags=("--max-new-tokens", "500", "--temperature", "0", "--json")
+    )
     (fact,) = json.loads(full.out)
     if fact["stopped"] == "context":
         assert "context of 96 tokens is full" in full.err
@@ -102,9 +104,9 @@ def test_a_system_message_stays_when_turns_are_dropped(tuned: Path) -> None:
     talk.close()
 
 
-def test_commands_change_the_conversation(tuned: Path, tmp_path: Path, said: Any) -> None:
+def test_commands_change_the_conversation(tuned: Path, tmp_path: Path, run_chat: Any) -> None:
     file = tmp_path / "chat.jsonl"
-    printed = said(
+    printed = run_chat(
         tuned, "/system be kind", "/temperature 0", "//slash", f"/save {file}", "/why", "/help"
     )
     saved = json.loads(file.read_text("utf-8"))["messages"]
@@ -113,11 +115,11 @@ def test_commands_change_the_conversation(tuned: Path, tmp_path: Path, said: Any
     assert saved[1]["content"] == "/slash"
     assert "likeliest in its place" in printed.out
     assert "/reset" in printed.err
-    assert "not overwrite" in said(tuned, "say", f"/save {file}", code=2).err
-    assert "nothing to save" in said(tuned, "say", "/reset", "/save x.jsonl", code=2).err
-    assert "there is no command /nope" in said(tuned, "/nope", code=2).err
-    assert "/temperature: expected" in said(tuned, "/temperature hot", code=2).err
-    assert "no answer yet" in said(tuned, "/why", code=2).err
+    assert "not overwrite" in run_chat(tuned, "say", f"/save {file}", code=2).err
+    assert "nothing to save" in run_chat(tuned, "say", "/reset", "/save x.jsonl", code=2).err
+    assert "there is no command /nope" in run_chat(tuned, "/nope", code=2).err
+    assert "/temperature: expected" in run_chat(tuned, "/temperature hot", code=2).err
+    assert "no answer yet" in run_chat(tuned, "/why", code=2).err
 
 
 def test_the_probabilities_of_why_are_those_of_the_score(base: Path) -> None:

@@ -29,10 +29,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def test_a_line_has_the_class_its_probability_and_the_text(
-    runs: dict[str, Path], out: Any, found: Any
+    runs: dict[str, Path], stdout_of: Any, json_of: Any
 ) -> None:
-    lines = out("classify", runs["one"], *TEXTS).splitlines()
-    facts = found("classify", runs["one"], *TEXTS)
+    lines = stdout_of("classify", runs["one"], *TEXTS).splitlines()
+    facts = json_of("classify", runs["one"], *TEXTS)
     assert facts["multi_label"] is False
     for line, fact, text in zip(lines, facts["texts"], TEXTS, strict=True):
         name, probability, class_text = line.split(maxsplit=2)
@@ -45,22 +45,24 @@ def test_a_line_has_the_class_its_probability_and_the_text(
         assert fact["truncated"] is False
 
 
-def test_all_classes_are_shown_likeliest_first(runs: dict[str, Path], out: Any) -> None:
-    rows = [line.split() for line in out("classify", runs["one"], TEXTS[0], "--all").splitlines()]
+def test_all_classes_are_shown_likeliest_first(runs: dict[str, Path], stdout_of: Any) -> None:
+    rows = [
+        line.split() for line in stdout_of("classify", runs["one"], TEXTS[0], "--all").splitlines()
+    ]
     assert {row[-1] for row in rows} == set(CLASSES)
     assert [row[1] == "*" for row in rows] == [True, False, False]
     shares = [float(row[0]) for row in rows]
     assert shares == sorted(shares, reverse=True)
-    all_classes = out("classify", runs["one"], *TEXTS, "--all")
+    all_classes = stdout_of("classify", runs["one"], *TEXTS, "--all")
     assert [text in all_classes for text in TEXTS] == [True] * 3
 
 
 def test_with_several_labels_those_above_one_half_are_the_texts(
-    runs: dict[str, Path], out: Any, found: Any
+    runs: dict[str, Path], stdout_of: Any, json_of: Any
 ) -> None:
-    facts = found("classify", runs["several"], *TEXTS)
+    facts = json_of("classify", runs["several"], *TEXTS)
     assert facts["multi_label"] is True
-    lines = out("classify", runs["several"], *TEXTS).splitlines()
+    lines = stdout_of("classify", runs["several"], *TEXTS).splitlines()
     for line, fact in zip(lines, facts["texts"], strict=True):
         likely = {name for name, share in fact["probabilities"].items() if share > 0.5}
         assert set(fact["classes"]) == likely
@@ -70,24 +72,26 @@ def test_with_several_labels_those_above_one_half_are_the_texts(
 
 
 def test_texts_come_from_a_file_and_a_pipe(
-    runs: dict[str, Path], out: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    runs: dict[str, Path], stdout_of: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = "\n".join(TEXTS) + "\n\n"
     (tmp_path / "texts.txt").write_text(lines, encoding="utf-8")
-    expected = out("classify", runs["one"], *TEXTS)
-    assert out("classify", runs["one"], "--file", tmp_path / "texts.txt") == expected
+    expected = stdout_of("classify", runs["one"], *TEXTS)
+    assert stdout_of("classify", runs["one"], "--file", tmp_path / "texts.txt") == expected
     for words in ((), ("-",), ("--file", "-")):
         monkeypatch.setattr(sys, "stdin", io.StringIO(lines))
-        assert out("classify", runs["one"], *words) == expected
+        assert stdout_of("classify", runs["one"], *words) == expected
 
 
-def test_a_text_that_is_cut_is_said(runs: dict[str, Path], out: Any, found: Any) -> None:
+def test_a_text_that_is_cut_is_said(runs: dict[str, Path], stdout_of: Any, json_of: Any) -> None:
     long = "cat " * 30
-    assert "1 text was cut to the first 24 tokens" in out("classify", runs["one"], long, "dog")
-    assert "2 texts were cut" in out("classify", runs["one"], long, long)
+    assert "1 text was cut to the first 24 tokens" in stdout_of(
+        "classify", runs["one"], long, "dog"
+    )
+    assert "2 texts were cut" in stdout_of("classify", runs["one"], long, long)
     cut = [
         text_result["truncated"]
-        for text_result in found("classify", runs["one"], long, "dog")["texts"]
+        for text_result in json_of("classify", runs["one"], long, "dog")["texts"]
     ]
     assert cut == [True, False]
 
@@ -106,7 +110,7 @@ def test_what_cannot_be_classified_is_refused(
     assert said in refused("classify", runs[run], *words)
 
 
-def test_from_python_it_is_the_same(runs: dict[str, Path], found: Any) -> None:
-    (row,) = found("classify", runs["one"], "the cat")["texts"]
+def test_from_python_it_is_the_same(runs: dict[str, Path], json_of: Any) -> None:
+    (row,) = json_of("classify", runs["one"], "the cat")["texts"]
     (result,) = pellucid.classify(pellucid.load(runs["one"]), "the cat")
     assert {share.name: share.probability for share in result.shares} == row["probabilities"]

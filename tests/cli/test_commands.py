@@ -23,16 +23,16 @@ from support.published import write
 from support.tiny import TEXT, TINY, train_tiny, write_text
 
 #: A short and certain continuation.
-FEW = ("--max-new-tokens", "6", "--greedy")
+SHORT = ("--max-new-tokens", "6", "--greedy")
 
 
 # -- train
 
 
-def test_train_prints_its_folder_and_held_out_numbers_as_json(found: Any, tmp_path: Path) -> None:
+def test_train_prints_its_folder_and_held_out_numbers_as_json(json_of: Any, tmp_path: Path) -> None:
     settings = [f"--set={setting}" for setting in TINY]
     text = write_text(tmp_path / "text")
-    result = found("train", text, "--out", tmp_path / "run", "--steps", 5, "--seed", 3, *settings)
+    result = json_of("train", text, "--out", tmp_path / "run", "--steps", 5, "--seed", 3, *settings)
     assert result["run"] == str(tmp_path / "run")
     assert result["checkpoint"] == str(tmp_path / "run/checkpoints/step-5")
     assert result["step"] == 5
@@ -44,12 +44,14 @@ def test_train_prints_its_folder_and_held_out_numbers_as_json(found: Any, tmp_pa
     assert result["train_loss_nats"] > 0
 
 
-def test_train_shows_its_course_and_says_what_can_be_done_next(out: Any, tmp_path: Path) -> None:
+def test_train_shows_its_course_and_says_what_can_be_done_next(
+    stdout_of: Any, tmp_path: Path
+) -> None:
     settings = [f"--set={setting}" for setting in TINY]
     folder = tmp_path / "a run; rm"
     text = write_text(tmp_path / "text")
     settings.append("--set=training.sentence=it's")
-    printed = out("train", text, "--out", folder, "--steps", 4, *settings)
+    printed = stdout_of("train", text, "--out", folder, "--steps", 4, *settings)
     before, after = printed.split("what next")
     for words in (
         "guessing     5.5530 nats/token",
@@ -64,14 +66,14 @@ def test_train_shows_its_course_and_says_what_can_be_done_next(out: Any, tmp_pat
     commands = [shlex.split(line) for line in after.splitlines() if line.strip()]
     assert commands[0] == ["pellucid", "generate", str(folder), "--prompt", "it's"]
     assert ["pellucid", "evaluate", str(folder), "PATH"] in commands
-    assert out(*commands[0][1:], *FEW).startswith("it's")
+    assert stdout_of(*commands[0][1:], *SHORT).startswith("it's")
 
 
-def test_a_short_config_file_changes_what_it_says(found: Any, tmp_path: Path) -> None:
+def test_a_short_config_file_changes_what_it_says(json_of: Any, tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text('base = "gpt2"\nseed = 8\n[training]\nclip_norm = 0.5\n')
     settings = [f"--set={setting}" for setting in TINY]
     text = write_text(tmp_path / "text")
-    found(
+    json_of(
         *("train", text, "--config", tmp_path / "mine.toml", "--out", tmp_path / "run"),
         *("--tokens", 65, "--set=model.vocab_size=none", *settings),
     )
@@ -81,10 +83,12 @@ def test_a_short_config_file_changes_what_it_says(found: Any, tmp_path: Path) ->
     assert pellucid.load(tmp_path / "run").checkpoint.name == "step-2"
 
 
-def test_resuming_a_finished_run_changes_nothing(found: Any, trained: Path, tmp_path: Path) -> None:
+def test_resuming_a_finished_run_changes_nothing(
+    json_of: Any, trained: Path, tmp_path: Path
+) -> None:
     run = shutil.copytree(trained, tmp_path / "run")
     weights = (run / "checkpoints/step-12/model.safetensors").read_bytes()
-    result = found("train", "--resume", run)
+    result = json_of("train", "--resume", run)
     assert result["run"] == str(run)
     assert (run / "checkpoints/step-12/model.safetensors").read_bytes() == weights
 
@@ -92,13 +96,15 @@ def test_resuming_a_finished_run_changes_nothing(found: Any, trained: Path, tmp_
 # -- generate
 
 
-def test_generate_writes_the_prompt_and_how_it_goes_on(out: Any, found: Any, trained: Path) -> None:
-    (result,) = found("generate", trained, "--prompt", "the q", *FEW)
+def test_generate_writes_the_prompt_and_how_it_goes_on(
+    stdout_of: Any, json_of: Any, trained: Path
+) -> None:
+    (result,) = json_of("generate", trained, "--prompt", "the q", *SHORT)
     assert result["prompt"] == "the q"
     assert (len(result["ids"]), result["stopped"]) == (6, "length")
     text = f"the q{result['text']}\n"
-    assert out("generate", trained, "--prompt", "the q", *FEW) == text
-    assert out("generate", trained, "--prompt", "the q", *FEW, "--draft", trained) == text
+    assert stdout_of("generate", trained, "--prompt", "the q", *SHORT) == text
+    assert stdout_of("generate", trained, "--prompt", "the q", *SHORT, "--draft", trained) == text
 
 
 def test_a_draft_with_another_tokenizer_is_refused(
@@ -112,23 +118,27 @@ def test_a_draft_with_another_tokenizer_is_refused(
     assert "has another tokenizer" in " ".join(capsys.readouterr().err.split())
 
 
-def test_generate_takes_several_prompts(out: Any, found: Any, trained: Path) -> None:
-    results = found("generate", trained, "--prompt", "a", "--prompt", "", "--prompt", "the", *FEW)
+def test_generate_takes_several_prompts(stdout_of: Any, json_of: Any, trained: Path) -> None:
+    results = json_of(
+        "generate", trained, "--prompt", "a", "--prompt", "", "--prompt", "the", *SHORT
+    )
     assert [result["prompt"] for result in results] == ["a", "", "the"]
-    single_results = [found("generate", trained, "--prompt", r["prompt"], *FEW)[0] for r in results]
+    single_results = [
+        json_of("generate", trained, "--prompt", r["prompt"], *SHORT)[0] for r in results
+    ]
     assert results == single_results
-    text = out("generate", trained, "--prompt", "a", "--prompt", "the", *FEW)
+    text = stdout_of("generate", trained, "--prompt", "a", "--prompt", "the", *SHORT)
     assert text == f"a{results[0]['text']}\n\nthe{results[2]['text']}\n\n"
 
 
 def test_generate_is_the_same_from_the_command_line_and_from_python(
-    found: Any, trained: Path
+    json_of: Any, trained: Path
 ) -> None:
     from pellucid.generation import Sampling
 
     words = ("--temperature", 1.3, "--top-k", 40, "--top-p", 0.9, "--min-p", 0.05, "--seed", 9)
     words = (*words, "--repetition-penalty", 1.2, "--logprobs")
-    (result,) = found("generate", trained, "--prompt", "cat", "--max-new-tokens", 12, *words)
+    (result,) = json_of("generate", trained, "--prompt", "cat", "--max-new-tokens", 12, *words)
     sampling = Sampling(
         max_new_tokens=12,
         temperature=1.3,
@@ -144,12 +154,12 @@ def test_generate_is_the_same_from_the_command_line_and_from_python(
 
 
 def test_generate_shows_the_log_probability_of_what_it_wrote(
-    out: Any, found: Any, trained: Path
+    stdout_of: Any, json_of: Any, trained: Path
 ) -> None:
-    words = ("generate", trained, "--prompt", "the", *FEW)
-    (result,) = found(*words, "--logprobs")
-    assert "logprobs" not in found(*words)[0]
-    text = out(*words, "--logprobs")
+    words = ("generate", trained, "--prompt", "the", *SHORT)
+    (result,) = json_of(*words, "--logprobs")
+    assert "logprobs" not in json_of(*words)[0]
+    text = stdout_of(*words, "--logprobs")
     assert text.startswith(f"the{result['text']}\n")
     assert all(f"{log_p:>10.4f}  '" in text for log_p in result["logprobs"])
     assert f"{sum(result['logprobs']):.4f}  log P of the text" in text
@@ -167,40 +177,40 @@ def test_generate_says_once_that_a_text_outgrew_the_context(
         )
 
 
-def test_generate_stops_before_a_stop_text(found: Any, trained: Path) -> None:
-    (full,) = found("generate", trained, "--prompt", "the", *FEW)
-    (cut,) = found("generate", trained, "--prompt", "the", *FEW, "--stop", full["text"][2])
+def test_generate_stops_before_a_stop_text(json_of: Any, trained: Path) -> None:
+    (full,) = json_of("generate", trained, "--prompt", "the", *SHORT)
+    (cut,) = json_of("generate", trained, "--prompt", "the", *SHORT, "--stop", full["text"][2])
     assert cut["text"] == full["text"][: full["text"].index(full["text"][2])]
     assert cut["stopped"] == "stop"
 
 
 def test_generate_reads_one_prompt_from_a_pipe(
-    out: Any, trained: Path, monkeypatch: pytest.MonkeyPatch
+    stdout_of: Any, trained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = out("generate", trained, "--prompt", "the\ncat", *FEW)
+    expected = stdout_of("generate", trained, "--prompt", "the\ncat", *SHORT)
     monkeypatch.setattr(sys, "stdin", io.StringIO("the\ncat\n"))
-    assert out("generate", trained, *FEW) == expected
+    assert stdout_of("generate", trained, *SHORT) == expected
 
 
 def test_control_characters_reach_a_file_but_not_a_terminal(
-    out: Any, trained: Path, monkeypatch: pytest.MonkeyPatch
+    stdout_of: Any, trained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True
 
     for words in (["--prompt", "a\x1b[2J\tb"], ["--prompt", "a\x1b[2J\tb", "--prompt", "c"]):
-        assert "a\x1b[2J\tb" in out("generate", trained, *words, *FEW)
+        assert "a\x1b[2J\tb" in stdout_of("generate", trained, *words, *SHORT)
         with monkeypatch.context() as patch:
             patch.setattr(sys, "stdout", Terminal())
-            assert main(["generate", str(trained), *words, *FEW]) == 0
+            assert main(["generate", str(trained), *words, *SHORT]) == 0
             assert "a␛[2J\tb" in sys.stdout.getvalue()  # type: ignore[attr-defined]
 
 
-def test_generate_can_use_any_checkpoint(found: Any, trained: Path) -> None:
+def test_generate_can_use_any_checkpoint(json_of: Any, trained: Path) -> None:
     checkpoint = trained / "checkpoints/step-12"
-    assert found("generate", checkpoint, "--prompt", "a", *FEW) == found(
-        "generate", trained, "--prompt", "a", *FEW
+    assert json_of("generate", checkpoint, "--prompt", "a", *SHORT) == json_of(
+        "generate", trained, "--prompt", "a", *SHORT
     )
 
 
@@ -215,14 +225,14 @@ def on_a_console_of_ascii(monkeypatch: pytest.MonkeyPatch, *words: object) -> by
 def test_json_is_whole_where_the_output_cannot_spell_it(
     trained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = ("generate", trained, "--prompt", "é→漢", *FEW, "--json")
+    words = ("generate", trained, "--prompt", "é→漢", *SHORT, "--json")
     assert json.loads(on_a_console_of_ascii(monkeypatch, *words))[0]["prompt"] == "é→漢"
 
 
 def test_what_the_output_cannot_spell_becomes_a_question_mark(
     trained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = ("generate", trained, "--prompt", "é→漢", *FEW)
+    words = ("generate", trained, "--prompt", "é→漢", *SHORT)
     assert on_a_console_of_ascii(monkeypatch, *words).startswith(b"?->?")
 
 
@@ -237,13 +247,13 @@ def test_a_reader_that_has_seen_enough_is_no_error(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pseudo-terminals")
-def test_generate_converses_on_a_terminal(trained: Path, out: Any) -> None:
+def test_generate_converses_on_a_terminal(trained: Path, stdout_of: Any) -> None:
     import pty
 
-    expected = out("generate", trained, "--prompt", "the cat", *FEW)
+    expected = stdout_of("generate", trained, "--prompt", "the cat", *SHORT)
     terminal, child_end = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "pellucid", "generate", str(trained), *FEW],
+        [sys.executable, "-m", "pellucid", "generate", str(trained), *SHORT],
         stdin=child_end,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -264,16 +274,18 @@ def test_generate_converses_on_a_terminal(trained: Path, out: Any) -> None:
 # -- evaluate
 
 
-def test_evaluate_gives_one_loss_in_three_units(found: Any, out: Any, trained: Path) -> None:
+def test_evaluate_gives_one_loss_in_three_units(
+    json_of: Any, stdout_of: Any, trained: Path
+) -> None:
     file = write_text(trained.parent / "text")
-    result = found("evaluate", trained, file)
+    result = json_of("evaluate", trained, file)
     assert result["bytes"] == len(TEXT.encode())
     assert result["tokens"] == len(TEXT.encode()) + 1  # the end of text is predicted too
     assert result["perplexity"] == pytest.approx(math.exp(result["loss_nats"]))
     bits = result["loss_nats"] / math.log(2) * result["tokens"] / result["bytes"]
     assert result["bits_per_byte"] == pytest.approx(bits)
     assert result["unknown_tokens"] == 0
-    text = out("evaluate", trained, file)
+    text = stdout_of("evaluate", trained, file)
     assert f"{result['loss_nats']:.4f} nats per token" in text
     assert f"{result['bits_per_byte']:.4f}\n" in text
     assert result["bits_per_byte_comparable"]
@@ -290,14 +302,20 @@ def test_evaluate_gives_one_loss_in_three_units(found: Any, out: Any, trained: P
     ],
 )
 def test_evaluate_says_where_bits_per_byte_cannot_be_compared(
-    tokenizer: str, page: str, unknown: int, changed: int, tmp_path: Path, found: Any, out: Any
+    tokenizer: str,
+    page: str,
+    unknown: int,
+    changed: int,
+    tmp_path: Path,
+    json_of: Any,
+    stdout_of: Any,
 ) -> None:
     train_tiny(tmp_path / "run", steps=1, settings=[f"text.tokenizer={tokenizer}"])
     (tmp_path / "page.txt").write_text(page, encoding="utf-8")
-    result = found("evaluate", tmp_path / "run", tmp_path / "page.txt")
+    result = json_of("evaluate", tmp_path / "run", tmp_path / "page.txt")
     assert (result["unknown_tokens"], result["changed_documents"]) == (unknown, changed)
     assert result["bits_per_byte_comparable"] is not bool(changed)
-    text = out("evaluate", tmp_path / "run", tmp_path / "page.txt")
+    text = stdout_of("evaluate", tmp_path / "run", tmp_path / "page.txt")
     assert ("not comparable with other tokenizers" in text) is bool(changed)
     assert ("bits per byte flatter the model" in text) is bool(changed)
     assert ("do not come back as they were" in text) is bool(changed)
@@ -308,15 +326,17 @@ def test_evaluate_says_where_bits_per_byte_cannot_be_compared(
 # -- presets
 
 
-def test_every_preset_is_listed_and_shown_as_toml_that_gives_it_back(out: Any, found: Any) -> None:
-    assert list(found("presets", "list")) == list(PRESETS)
-    lines = out("presets", "list").splitlines()
+def test_every_preset_is_listed_and_shown_as_toml_that_gives_it_back(
+    stdout_of: Any, json_of: Any
+) -> None:
+    assert list(json_of("presets", "list")) == list(PRESETS)
+    lines = stdout_of("presets", "list").splitlines()
     assert [line for line in lines if not line.startswith("  ")] == list(FAMILIES)
     assert [line.split()[0] for line in lines if line.startswith("  ")] == list(PRESETS)
     for name, run in PRESETS.items():
-        toml = out("presets", "show", name)
+        toml = stdout_of("presets", "show", name)
         assert run_from_table(parse_toml(toml, "shown"), find) == run
-        assert run_from_table(found("presets", "show", name), find) == run
+        assert run_from_table(json_of("presets", "show", name), find) == run
 
 
 @pytest.mark.parametrize(
@@ -327,36 +347,36 @@ def test_every_preset_is_listed_and_shown_as_toml_that_gives_it_back(out: Any, f
         ("t5-small", "60,506,624  encoder-decoder  6 + 6 layers of 512, context 512"),
     ],
 )
-def test_the_list_says_what_a_preset_is(name: str, said: str, out: Any) -> None:
-    (line,) = (line for line in out("presets", "list").splitlines() if f" {name} " in line)
+def test_the_list_says_what_a_preset_is(name: str, said: str, stdout_of: Any) -> None:
+    (line,) = (line for line in stdout_of("presets", "list").splitlines() if f" {name} " in line)
     assert line.endswith(f"  {said}")
 
 
-def test_two_presets_differ_in_a_small_table(out: Any, found: Any) -> None:
-    differences = found("presets", "diff", "gpt2", "gpt2-medium")
+def test_two_presets_differ_in_a_small_table(stdout_of: Any, json_of: Any) -> None:
+    differences = json_of("presets", "diff", "gpt2", "gpt2-medium")
     assert differences["model.d_model"] == [768, 1024]
     assert differences["model.decoder.n_layers"] == [12, 24]
-    lines = out("presets", "diff", "gpt2", "gpt2-medium").splitlines()
+    lines = stdout_of("presets", "diff", "gpt2", "gpt2-medium").splitlines()
     assert lines[0].split() == ["gpt2", "gpt2-medium"]
     assert ["model.d_model", "768", "1024"] in [line.split() for line in lines]
     assert len(lines) == len(differences) + 1 < 12
 
 
-def test_a_preset_does_not_differ_from_itself(out: Any, found: Any) -> None:
-    assert found("presets", "diff", "nano", "nano") == {}
-    assert out("presets", "diff", "nano", "nano") == "nano and nano are the same\n"
+def test_a_preset_does_not_differ_from_itself(stdout_of: Any, json_of: Any) -> None:
+    assert json_of("presets", "diff", "nano", "nano") == {}
+    assert stdout_of("presets", "diff", "nano", "nano") == "nano and nano are the same\n"
 
 
-def test_counting_gpt2_gives_the_published_number(out: Any, found: Any) -> None:
-    counts = found("presets", "count", "gpt2")
+def test_counting_gpt2_gives_the_published_number(stdout_of: Any, json_of: Any) -> None:
+    counts = json_of("presets", "count", "gpt2")
     assert counts["parameters"] == 124_439_808 == sum(counts["parameters_by_part"].values())
     assert counts["memory_bytes"] == sum(counts["memory_by_part"].values())
     assert counts["flops_per_token"] == sum(counts["flops_by_part"].values())
-    assert "124,439,808" in out("presets", "count", "gpt2")
+    assert "124,439,808" in stdout_of("presets", "count", "gpt2")
 
 
-def test_numbers_of_a_table_end_in_one_column_and_formulas_begin_in_one(out: Any) -> None:
-    first = out("presets", "count", "gpt2").split("\n\n")[0].splitlines()[1:-1]
+def test_numbers_of_a_table_end_in_one_column_and_formulas_begin_in_one(stdout_of: Any) -> None:
+    first = stdout_of("presets", "count", "gpt2").split("\n\n")[0].splitlines()[1:-1]
     counts = [line[: line.index(",", 20) + 4] for line in first]
     rows = [line.split("  ") for line in first]
     formulas = [next(cell for cell in reversed(row) if cell) for row in rows]
@@ -364,37 +384,37 @@ def test_numbers_of_a_table_end_in_one_column_and_formulas_begin_in_one(out: Any
     assert counts[0].endswith("38,597")
 
 
-def test_counting_follows_what_is_set(found: Any) -> None:
-    plain = found("presets", "count", "gpt2")["parameters"]
-    less = found("presets", "count", "gpt2", "--set", "model.decoder.n_layers=11")["parameters"]
+def test_counting_follows_what_is_set(json_of: Any) -> None:
+    plain = json_of("presets", "count", "gpt2")["parameters"]
+    less = json_of("presets", "count", "gpt2", "--set", "model.decoder.n_layers=11")["parameters"]
     assert plain - less == 12 * 768**2 + 13 * 768
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_every_preset_can_be_counted(name: str, found: Any, out: Any) -> None:
+def test_every_preset_can_be_counted(name: str, json_of: Any, stdout_of: Any) -> None:
     # only a text tells how many characters there are
     flags = ("--set", "model.vocab_size=65") if name == "nano-characters" else ()
-    counts = found("presets", "count", name, *flags)
+    counts = json_of("presets", "count", name, *flags)
     assert counts["parameters"] == sum(counts["parameters_by_part"].values()) > 0
     assert counts["flops_per_token"] == sum(counts["flops_by_part"].values()) > 0
     grows = counts["growth_by_part"]
     attention = [part for part in counts["parameters_by_part"] if part.endswith("attention")]
     assert list(grows) == attention
-    text = out("presets", "count", name, *flags)
+    text = stdout_of("presets", "count", name, *flags)
     for part, row in grows.items():
         assert f"\n{part}: " in text
         assert f"FLOPs of a layer over a text: {row['work_formula']}" in text
 
 
-def test_counting_says_how_cost_grows_with_the_text(found: Any, out: Any) -> None:
-    grows = found("presets", "count", "gemma2-2b")["growth_by_part"]
+def test_counting_says_how_cost_grows_with_the_text(json_of: Any, stdout_of: Any) -> None:
+    grows = json_of("presets", "count", "gemma2-2b")["growth_by_part"]
     assert {part: row["work"] for part, row in grows.items()} == {
         "window attention": "O(T w)",
         "global attention": "O(T^2)",
     }
     # 13 layers of 4 key/value heads of 256 and 256 features, 4 bytes each
     assert grows["global attention"]["cache_bytes_per_token"] == 13 * 4 * 512 * 4
-    assert "106,496 bytes per token" in out("presets", "count", "gemma2-2b")
+    assert "106,496 bytes per token" in stdout_of("presets", "count", "gemma2-2b")
 
 
 @pytest.mark.parametrize("name", ["minilm-l6", "transformer-base", "nano-pair"])
@@ -406,11 +426,11 @@ def test_a_preset_that_cannot_be_trained_as_it_is_is_refused(
     assert not (tmp_path / "run").exists()
 
 
-def test_the_objectives_are_listed_with_what_they_learn_from(out: Any, found: Any) -> None:
-    printed = " ".join(out("presets", "list", "--objectives").split())
+def test_the_objectives_are_listed_with_what_they_learn_from(stdout_of: Any, json_of: Any) -> None:
+    printed = " ".join(stdout_of("presets", "list", "--objectives").split())
     for name, goal in OBJECTIVES.items():
         assert f"{name} {goal.summary}" in printed
-    objectives = found("presets", "list", "--objectives")
+    objectives = json_of("presets", "list", "--objectives")
     assert objectives["seq2seq"]["from"] == "Pairs"
     assert {name: facts["preset"] for name, facts in objectives.items()} == {
         name: goal.preset for name, goal in OBJECTIVES.items()
@@ -421,42 +441,44 @@ def test_the_objectives_are_listed_with_what_they_learn_from(out: Any, found: An
 
 
 def test_drawing_is_the_same_of_a_preset_of_a_config_and_of_its_settings(
-    out: Any, tmp_path: Path
+    stdout_of: Any, tmp_path: Path
 ) -> None:
     file = tmp_path / "mine.toml"
     file.write_text('base = "gpt2"\n[model.decoder]\nn_layers = 3\n', encoding="utf-8")
-    plain = out("draw", "gpt2")
+    plain = stdout_of("draw", "gpt2")
     assert plain.startswith("gpt2: a decoder of 12 layers")
-    assert out("draw", "--config", file, "--set", "model.decoder.n_layers=12") == plain.replace(
-        "gpt2: ", "mine: "
-    )
-    assert out("draw", "--config", file).startswith("mine: a decoder of 3 layers")
-    assert out("draw", "gpt2", "--set", "model.decoder.n_layers=3").startswith(
+    assert stdout_of(
+        "draw", "--config", file, "--set", "model.decoder.n_layers=12"
+    ) == plain.replace("gpt2: ", "mine: ")
+    assert stdout_of("draw", "--config", file).startswith("mine: a decoder of 3 layers")
+    assert stdout_of("draw", "gpt2", "--set", "model.decoder.n_layers=3").startswith(
         "gpt2: a decoder of 3 layers"
     )
 
 
-def test_a_run_is_drawn_as_it_was_built(out: Any, found: Any, trained: Path) -> None:
+def test_a_run_is_drawn_as_it_was_built(stdout_of: Any, json_of: Any, trained: Path) -> None:
     model = pellucid.load(trained).model
-    drawing = found("draw", trained)
+    drawing = json_of("draw", trained)
     assert drawing["name"] == trained.name
     assert drawing["parameters"] == sum(weight.numel() for weight in model.parameters())
     assert drawing["parameters"] == sum(
         part["parameters_each"] * part["times"] for part in drawing["parts"]
     )
-    assert out("draw", trained).startswith(f"{trained.name}: {drawing['says']}")
+    assert stdout_of("draw", trained).startswith(f"{trained.name}: {drawing['says']}")
 
 
-def test_an_svg_is_written_where_it_was_asked_for(out: Any, found: Any, tmp_path: Path) -> None:
+def test_an_svg_is_written_where_it_was_asked_for(
+    stdout_of: Any, json_of: Any, tmp_path: Path
+) -> None:
     file = tmp_path / "gpt2.svg"
-    printed = out("draw", "gpt2", "--svg", file)
+    printed = stdout_of("draw", "gpt2", "--svg", file)
     assert printed == (
         f"{file}: gpt2, a decoder of 12 layers, d_model 768, context 1,024: 124,439,808 "
         "parameters\n"
     )
     svg = file.read_text("utf-8")
     assert svg.startswith("<svg ")
-    assert found("draw", "gpt2", "--svg", file)["file"] == str(file)
+    assert json_of("draw", "gpt2", "--svg", file)["file"] == str(file)
     assert file.read_text("utf-8") == svg
 
 
@@ -497,40 +519,42 @@ def test_no_cycles_are_looked_for_when_the_process_ends() -> None:
 # -- attach and verify-resume
 
 
-def test_attach_to_a_finished_run_shows_what_the_run_showed(out: Any, trained: Path) -> None:
+def test_attach_to_a_finished_run_shows_what_the_run_showed(stdout_of: Any, trained: Path) -> None:
     events = read_events(trained / "metrics.jsonl")
-    lines = out("attach", trained, "--json").splitlines()
+    lines = stdout_of("attach", trained, "--json").splitlines()
     assert [json.loads(line) for line in lines] == [
         json.loads(json.dumps(to_record(event))) for event in events
     ]
-    printed = out("attach", trained)
+    printed = stdout_of("attach", trained)
     assert printed.startswith("run run: 12 steps\n")
     assert printed.splitlines()[-1].startswith("finished after step 12")
     assert printed.count("held-out loss") == 4
 
 
-def test_attach_to_several_runs_names_each(out: Any, trained: Path, tmp_path: Path) -> None:
+def test_attach_to_several_runs_names_each(stdout_of: Any, trained: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     shutil.copytree(trained, other)
-    lines = out("attach", trained, other).splitlines()
+    lines = stdout_of("attach", trained, other).splitlines()
     for name in (trained.name, other.name):
         assert any(line.startswith(f"{name}: step 12/12") for line in lines)
-    records = [json.loads(line) for line in out("attach", trained, other, "--json").splitlines()]
+    records = [
+        json.loads(line) for line in stdout_of("attach", trained, other, "--json").splitlines()
+    ]
     assert {record["run"] for record in records} == {str(trained), str(other)}
 
 
-def test_attach_leaves_a_finished_run_as_it_was(out: Any, trained: Path) -> None:
+def test_attach_leaves_a_finished_run_as_it_was(stdout_of: Any, trained: Path) -> None:
     def files() -> dict[str, int]:
         return {str(p): p.stat().st_mtime_ns for p in trained.rglob("*") if p.name != ".lock"}
 
     before = files()
-    out("attach", trained)
+    stdout_of("attach", trained)
     assert files() == before
 
 
 @pytest.mark.slow
-def test_resuming_is_proved_to_change_nothing(found: Any, trained: Path) -> None:
-    proof = found("verify-resume", trained, "--steps", 2)
+def test_resuming_is_proved_to_change_nothing(json_of: Any, trained: Path) -> None:
+    proof = json_of("verify-resume", trained, "--steps", 2)
     assert proof == {
         "from_step": 8,
         "stopped_at": 9,

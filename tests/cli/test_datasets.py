@@ -27,7 +27,7 @@ SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
 
 @pytest.fixture
-def there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
+def dataset_server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
     """A server, and the dataset `tiny` on it; the folder the command runs in is an empty one."""
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.delenv("PELLUCID_MIRROR", raising=False)
@@ -55,16 +55,16 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]
 
 
 def test_everything_is_said_before_anything_is_loaded_and_the_command_after(
-    there: Server, capsys: pytest.CaptureFixture[str]
+    dataset_server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, printed, _ = run(capsys, "get", "tiny", "--from", there.url)
+    code, printed, _ = run(capsys, "get", "tiny", "--from", dataset_server.url)
     assert code == 0
     assert Path("data/tiny/fox.txt").read_bytes() == CONTENT
     lines = printed.splitlines()
     assert lines[:6] == [
         "tiny: a fox and a cat",
         "licence  public domain",
-        f"from     {there.url}/deep/fox.txt",
+        f"from     {dataset_server.url}/deep/fox.txt",
         "to       data/tiny/fox.txt",
         f"size     {len(CONTENT):,} bytes ({len(CONTENT) / 1000:.1f} kB)",
         f"sha256   {SHA256}",
@@ -73,16 +73,16 @@ def test_everything_is_said_before_anything_is_loaded_and_the_command_after(
     assert lines[-1] == "    pellucid train data/tiny/fox.txt"
     assert "\x1b" not in printed
     assert "\r" not in printed
-    code, printed, _ = run(capsys, "get", "tiny", "--from", there.url)
+    code, printed, _ = run(capsys, "get", "tiny", "--from", dataset_server.url)
     assert code == 0
     assert "data/tiny/fox.txt is already complete" in printed
-    assert len(there.asked) == 1
+    assert len(dataset_server.asked) == 1
 
 
 def test_the_command_that_is_said_afterwards_trains(
-    there: Server, capsys: pytest.CaptureFixture[str]
+    dataset_server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _, printed, _ = run(capsys, "get", "tiny", "--from", there.url, "--to", "a b")
+    _, printed, _ = run(capsys, "get", "tiny", "--from", dataset_server.url, "--to", "a b")
     words = shlex.split(printed.splitlines()[-1])
     assert words == ["pellucid", "train", "a b/fox.txt"]
     settings = [f"--set={setting}" for setting in TINY]
@@ -90,7 +90,7 @@ def test_the_command_that_is_said_afterwards_trains(
 
 
 def test_a_table_is_trained_on_with_its_field(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], there: Server
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], dataset_server: Server
 ) -> None:
     part = Part(name="t.parquet", n_bytes=len(CONTENT), sha256=SHA256)
     table = Dataset(
@@ -103,15 +103,15 @@ def test_a_table_is_trained_on_with_its_field(
     )
     monkeypatch.setitem(DATASETS, "table", table)  # type: ignore[arg-type]
     monkeypatch.setattr(verb, "find_spec", lambda name: None)
-    _, printed, _ = run(capsys, "get", "table", "--from", there.url)
+    _, printed, _ = run(capsys, "get", "table", "--from", dataset_server.url)
     assert "    pellucid train data/table/t.parquet --field text\n" in printed
     assert "pip install '.[parquet]'" in printed
 
 
 def test_json_holds_what_came(
-    there: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    dataset_server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("PELLUCID_MIRROR", there.url)
+    monkeypatch.setenv("PELLUCID_MIRROR", dataset_server.url)
     code, printed, err = run(capsys, "get", "tiny", "--json")
     assert (code, err) == (0, "")
     result = json.loads(printed)
@@ -128,27 +128,27 @@ def test_json_holds_what_came(
 
 
 def test_a_download_says_how_far_it_is_in_plain_lines(
-    there: Server, capsys: pytest.CaptureFixture[str]
+    dataset_server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    there.cuts = [len(CONTENT) // 2]
-    code, printed, err = run(capsys, "get", "tiny", "--from", there.url)
+    dataset_server.cuts = [len(CONTENT) // 2]
+    code, printed, err = run(capsys, "get", "tiny", "--from", dataset_server.url)
     assert code == 2
     assert "the connection broke after" in err
-    code, printed, _ = run(capsys, "get", "tiny", "--from", there.url)
+    code, printed, _ = run(capsys, "get", "tiny", "--from", dataset_server.url)
     assert code == 0
     assert "fox.txt: continuing after" in printed
     assert "100%" in printed
 
 
 def test_a_missing_checksum_is_said_in_plain_words(
-    there: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    dataset_server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     put(monkeypatch, n_bytes=None)
-    code, printed, err = run(capsys, "get", "tiny", "--from", there.url)
+    code, printed, err = run(capsys, "get", "tiny", "--from", dataset_server.url)
     assert code == 2  # nobody knows how large it is, and nobody is there to ask
     assert "an unknown number of bytes" in err
     assert "--yes" in err
-    code, printed, _ = run(capsys, "get", "tiny", "--from", there.url, "--yes")
+    code, printed, _ = run(capsys, "get", "tiny", "--from", dataset_server.url, "--yes")
     assert code == 0
     assert "sha256   not known for this file" in printed
     assert f"no checksum is published; computed: {SHA256}" in printed
@@ -161,7 +161,7 @@ def test_a_missing_checksum_is_said_in_plain_words(
 def test_much_is_asked_for_on_a_terminal(
     answer: str | None,
     code: int,
-    there: Server,
+    dataset_server: Server,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -175,19 +175,19 @@ def test_much_is_asked_for_on_a_terminal(
     monkeypatch.setattr("builtins.input", reply)
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    assert run(capsys, "get", "tiny", "--from", there.url)[0] == code
+    assert run(capsys, "get", "tiny", "--from", dataset_server.url)[0] == code
     assert Path("data").exists() is (code == 0)
 
 
 def test_much_is_refused_where_nobody_can_be_asked(
-    there: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    dataset_server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(verb, "_ASK_ABOVE", 100)
-    code, printed, _ = run(capsys, "get", "tiny", "--from", there.url, "--json")
+    code, printed, _ = run(capsys, "get", "tiny", "--from", dataset_server.url, "--json")
     assert code == 2
     assert "pass --yes" in json.loads(printed)["message"]
-    assert there.asked == []
-    assert run(capsys, "get", "tiny", "--from", there.url, "--json", "--yes")[0] == 0
+    assert dataset_server.asked == []
+    assert run(capsys, "get", "tiny", "--from", dataset_server.url, "--json", "--yes")[0] == 0
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_much_is_refused_where_nobody_can_be_asked(
 )
 def test_bad_words_are_refused_and_nothing_is_made(
     words: tuple[str, ...],
-    there: Server,
+    dataset_server: Server,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -207,9 +207,9 @@ def test_bad_words_are_refused_and_nothing_is_made(
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows sends no SIGINT to a child")
-def test_ctrl_c_keeps_what_has_come(there: Server, tmp_path: Path) -> None:
-    there.content = CONTENT * 40
-    there.cuts, there.hang = [600_000], threading.Event()
+def test_ctrl_c_keeps_what_has_come(dataset_server: Server, tmp_path: Path) -> None:
+    dataset_server.content = CONTENT * 40
+    dataset_server.cuts, dataset_server.hang = [600_000], threading.Event()
     words = (
         # a shell's background jobs ignore Ctrl-C, and so would this process
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
@@ -218,9 +218,9 @@ def test_ctrl_c_keeps_what_has_come(there: Server, tmp_path: Path) -> None:
         " train='a', parts=(Part(name='a', n_bytes=int(sys.argv[2]), sha256=None),))\n"
         "sys.exit(main(['data', 'get', 'tiny', '--from', sys.argv[1]]))"
     )
-    size = str(len(there.content))
+    size = str(len(dataset_server.content))
     child = subprocess.Popen(
-        [sys.executable, "-c", words, there.url, size], stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", words, dataset_server.url, size], stderr=subprocess.PIPE, text=True
     )
     partial = tmp_path / "data" / "tiny" / "a.partial" / "content"
     deadline = time.monotonic() + 30

@@ -96,12 +96,12 @@ def test_a_limit_takes_examples_from_all_over(classifier: runs.Run) -> None:
     assert all(class_example.texts for class_example in evaluation.classified.classes)
 
 
-def test_classes_are_told_one_by_one(classifier: runs.Run, out: Any, found: Any) -> None:
-    facts = found("evaluate", classifier.folder)
+def test_classes_are_told_one_by_one(classifier: runs.Run, stdout_of: Any, json_of: Any) -> None:
+    facts = json_of("evaluate", classifier.folder)
     assert facts["unit"] == "texts"
     assert facts["over"] == sum(map(sum, facts["confusion"])) == 40
     assert {class_facts["name"] for class_facts in facts["classes"]} == {"b", "other"}
-    lines = out("evaluate", classifier.folder)
+    lines = stdout_of("evaluate", classifier.folder)
     assert "class" in lines
     assert "is \\ said" in lines
 
@@ -124,7 +124,7 @@ def test_a_source_with_several_targets_is_on_one_side_and_written_for_once(
 
 
 def test_a_run_that_learns_from_text_is_judged_on_all_it_held_out(
-    tmp_path: Path, found: Any
+    tmp_path: Path, json_of: Any
 ) -> None:
     run = pellucid.train(
         [write_text(tmp_path)],
@@ -135,7 +135,7 @@ def test_a_run_that_learns_from_text_is_judged_on_all_it_held_out(
     )
     evaluation = runs.evaluate_held_out(run)
     assert evaluation.over > 100
-    assert found("evaluate", run.folder)["over"] == evaluation.over
+    assert json_of("evaluate", run.folder)["over"] == evaluation.over
 
 
 def test_what_cannot_be_evaluated_is_refused(

@@ -16,17 +16,17 @@ from pellucid.course.experiments import EXPERIMENTS
 NAME = "minus-log"
 
 
-def test_the_list_names_every_experiment(out: Any, found: Any) -> None:
-    assert [line.split()[0] for line in out("experiment", "list").splitlines()[:-2]] == list(
+def test_the_list_names_every_experiment(stdout_of: Any, json_of: Any) -> None:
+    assert [line.split()[0] for line in stdout_of("experiment", "list").splitlines()[:-2]] == list(
         EXPERIMENTS
     )
-    experiments = found("experiment", "list")
+    experiments = json_of("experiment", "list")
     assert [row["name"] for row in experiments] == list(EXPERIMENTS)
     assert {"claim", "source", "description", "concepts", "refuted_by"} <= experiments[0].keys()
 
 
-def test_json_has_what_programs_need(found: Any) -> None:
-    facts = found("experiment", "root-of-d", "--quick", "--seeds", 3)
+def test_json_has_what_programs_need(json_of: Any) -> None:
+    facts = json_of("experiment", "root-of-d", "--quick", "--seeds", 3)
     assert {"name", "description", "claim", "measured", "verdict", "source"} <= facts.keys()
     assert facts["verdict"] in {
         "confirmed",
@@ -40,8 +40,8 @@ def test_json_has_what_programs_need(found: Any) -> None:
         assert number["interval"][0] <= number["value"] <= number["interval"][1]
 
 
-def test_the_text_has_every_part_and_asks_nothing_on_a_pipe(out: Any) -> None:
-    text = out("experiment", NAME)
+def test_the_text_has_every_part_and_asks_nothing_on_a_pipe(stdout_of: Any) -> None:
+    text = stdout_of("experiment", NAME)
     labels = [line.split("  ")[0] for line in text.splitlines() if line[:1].isalpha()]
     for label in ("claim", "measured", "rule", "verdict", "refuted by", "source"):
         assert label in labels
@@ -88,9 +88,9 @@ def test_a_terminal_is_asked_for_a_prediction(
 
 
 @pytest.mark.parametrize("suffix", [".svg", ".html"])
-def test_the_result_is_written_as_a_file(suffix: str, tmp_path: Path, found: Any) -> None:
+def test_the_result_is_written_as_a_file(suffix: str, tmp_path: Path, json_of: Any) -> None:
     file = tmp_path / f"picture{suffix}"
-    assert found("experiment", NAME, "--out", file)["file"] == str(file)
+    assert json_of("experiment", NAME, "--out", file)["file"] == str(file)
     text = file.read_text("utf-8")
     assert "<svg" in text
     assert "-log p in nats" in text

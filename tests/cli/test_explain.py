@@ -33,15 +33,19 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: write_run(folder / name, name, tokenizer) for name in names}
 
 
-def test_without_a_chapter_the_table_is_followed_by_the_list(trained: Path, out: Any) -> None:
-    lines = out("explain", trained, "the fox").splitlines()
+def test_without_a_chapter_the_table_is_followed_by_the_list(trained: Path, stdout_of: Any) -> None:
+    lines = stdout_of("explain", trained, "the fox").splitlines()
     assert [line.split()[1] for line in lines[-len(IDS) :]] == IDS
     assert lines[0].split() == ["token", "p", "bits", "expected"]
 
 
 @pytest.mark.parametrize("name", IDS)
-def test_each_chapter_is_plain_text_of_eighty_columns(name: str, trained: Path, out: Any) -> None:
-    text = out("explain", trained, "the fox\x1b", "--chapter", name, "--layer", 1, "--token", 4)
+def test_each_chapter_is_plain_text_of_eighty_columns(
+    name: str, trained: Path, stdout_of: Any
+) -> None:
+    text = stdout_of(
+        "explain", trained, "the fox\x1b", "--chapter", name, "--layer", 1, "--token", 4
+    )
     assert max(map(len, text.splitlines())) <= WIDTH
     assert len(text.splitlines()) < 75
     assert not {character for character in text if ord(character) < 32} - {"\n"}
@@ -50,8 +54,10 @@ def test_each_chapter_is_plain_text_of_eighty_columns(name: str, trained: Path, 
     assert "differs" not in text
 
 
-def test_the_numbers_of_a_map_are_those_of_the_trace(trained: Path, out: Any) -> None:
-    text = out("explain", trained, "the fox", "--chapter", "softmax", "--layer", 1, "--head", 1)
+def test_the_numbers_of_a_map_are_those_of_the_trace(trained: Path, stdout_of: Any) -> None:
+    text = stdout_of(
+        "explain", trained, "the fox", "--chapter", "softmax", "--layer", 1, "--head", 1
+    )
     trace = pellucid.trace(pellucid.load(trained), "the fox")
     rows = [line for line in text.splitlines() if line[:6].strip() == "4"]
     shown_percents = [int("".join(c for c in cell if c.isdigit())) for cell in cells(rows[0])]
@@ -66,8 +72,8 @@ def cells(line: str) -> list[str]:
     return [body[i : i + 4] for i in range(0, len(body), 4) if "·" not in body[i : i + 4]]
 
 
-def test_json_has_everything_and_the_tree_of_each_receipt(trained: Path, found: Any) -> None:
-    chapter_json = found(
+def test_json_has_everything_and_the_tree_of_each_receipt(trained: Path, json_of: Any) -> None:
+    chapter_json = json_of(
         "explain", trained, "the fox", "--chapter", "scores", "--token", 3, "--other", 1
     )
     (receipt,) = chapter_json["receipts"]
@@ -78,48 +84,50 @@ def test_json_has_everything_and_the_tree_of_each_receipt(trained: Path, found: 
     trace = pellucid.trace(pellucid.load(trained), "the fox")
     assert receipt["model"] == float(trace["L0.H0.scores"][3, 1])
     assert {picture["kind"] for picture in chapter_json["pictures"]} == {"matrix", "bars"}
-    chapters = found("explain", trained, "the fox", "--all")
+    chapters = json_of("explain", trained, "the fox", "--all")
     assert [chapter["id"] for chapter in chapters] == IDS
-    assert [c["id"] for c in found("explain", trained, "the fox")["chapters"]] == IDS
+    assert [c["id"] for c in json_of("explain", trained, "the fox")["chapters"]] == IDS
 
 
-def test_all_chapters_come_one_after_another(trained: Path, out: Any) -> None:
-    text = out("explain", trained, "the fox", "--all")
+def test_all_chapters_come_one_after_another(trained: Path, stdout_of: Any) -> None:
+    text = stdout_of("explain", trained, "the fox", "--all")
     assert text.startswith("1 · Why this word")
     assert text.count("-" * 80) == len(IDS) - 1
 
 
-def test_a_head_is_taken_away_and_what_changes_is_said(trained: Path, out: Any, found: Any) -> None:
-    text = out("explain", trained, "the fox", "--ablate", "L1.H0", "--ablate", "L0.H1=0.5")
+def test_a_head_is_taken_away_and_what_changes_is_said(
+    trained: Path, stdout_of: Any, json_of: Any
+) -> None:
+    text = stdout_of("explain", trained, "the fox", "--ablate", "L1.H0", "--ablate", "L0.H1=0.5")
     assert "KL(before, after)" in text
-    ablation = found("explain", trained, "the fox", "--ablate", "L1.H0")
+    ablation = json_of("explain", trained, "the fox", "--ablate", "L1.H0")
     assert ablation["kl"] > 0
-    mean = found("explain", trained, "the fox", "--ablate", "L1.H0=mean")
+    mean = json_of("explain", trained, "the fox", "--ablate", "L1.H0=mean")
     assert 0 < mean["kl"] != ablation["kl"]
-    unchanged = found("explain", trained, "the fox", "--ablate", "L1.H0=1")
+    unchanged = json_of("explain", trained, "the fox", "--ablate", "L1.H0=1")
     assert unchanged["kl"] == pytest.approx(0, abs=1e-12)
     assert unchanged["before"] == unchanged["after"]
-    chapter = found(
+    chapter = json_of(
         "explain", trained, "the fox", "--ablate", "L1.H0", "--chapter", "softmax", "--layer", 1
     )
     assert chapter["receipts"][-1]["model"] == 0
 
 
-def test_an_encoder_is_read_where_a_word_is_masked(kinds: dict[str, Path], out: Any) -> None:
+def test_an_encoder_is_read_where_a_word_is_masked(kinds: dict[str, Path], stdout_of: Any) -> None:
     sentence = "the cat sat on the [MASK] ."
-    text = out("explain", kinds["encoder"], sentence, "--chapter", "probabilities")
+    text = stdout_of("explain", kinds["encoder"], sentence, "--chapter", "probabilities")
     assert "At '[MASK]' (6)" in " ".join(text.split())
-    assert "an encoder sees every token" in out(
+    assert "an encoder sees every token" in stdout_of(
         "explain", kinds["encoder"], sentence, "--chapter", "loss"
     ).lower().replace("\n ", "")
-    assert "chapters, for --chapter" in out("explain", kinds["encoder"], sentence)
-    printed = out("explain", kinds["encoder"], sentence, "--all", "--layer", 1)
+    assert "chapters, for --chapter" in stdout_of("explain", kinds["encoder"], sentence)
+    printed = stdout_of("explain", kinds["encoder"], sentence, "--all", "--layer", 1)
     assert max(map(len, printed.splitlines())) <= WIDTH
     assert 'trace["E1.H0.scores"]' in printed
 
 
 def test_an_encoder_decoder_shows_its_three_kinds_of_attention(
-    kinds: dict[str, Path], out: Any, found: Any
+    kinds: dict[str, Path], stdout_of: Any, json_of: Any
 ) -> None:
     run, source = kinds["encoder-decoder"], "the cat sat"
     for words, address in (
@@ -127,20 +135,22 @@ def test_an_encoder_decoder_shows_its_three_kinds_of_attention(
         (("--stack", "encoder"), "E0.H0.weights"),
         (("--cross",), "L0.H0.cross.weights"),
     ):
-        result = found(
+        result = json_of(
             "explain", run, source, "--target", "a dog runs", "--chapter", "softmax", *words
         )
         assert result["pictures"][0]["address"] == address
         assert all(receipt["agrees"] for receipt in result["receipts"])
-    loss = found("explain", run, source, "--target", "a dog runs", "--chapter", "loss")
+    loss = json_of("explain", run, source, "--target", "a dog runs", "--chapter", "loss")
     assert loss["pictures"][0]["pieces"] == ["a", "dog", "runs", "[SEP]"]
-    assert "no target was given" in " ".join(out("explain", run, source).split())
+    assert "no target was given" in " ".join(stdout_of("explain", run, source).split())
 
 
-def test_models_without_logits_show_what_there_is(kinds: dict[str, Path], out: Any) -> None:
-    classes = out("explain", kinds["encoder with classes"], "the cat", "--chapter", "probabilities")
+def test_models_without_logits_show_what_there_is(kinds: dict[str, Path], stdout_of: Any) -> None:
+    classes = stdout_of(
+        "explain", kinds["encoder with classes"], "the cat", "--chapter", "probabilities"
+    )
     assert "names the class of the whole text" in classes
-    printed = out("explain", kinds["decoder without head"], "the cat", "--all")
+    printed = stdout_of("explain", kinds["decoder without head"], "the cat", "--all")
     assert "probabilities: this model has no head" in printed
     assert "lens: this model has no head" in printed
 
@@ -172,15 +182,15 @@ def test_what_cannot_be_shown_is_refused_in_plain_words(
 
 
 def test_characters_that_the_tokenizer_does_not_know_are_said(
-    kinds: dict[str, Path], out: Any, refused: Any
+    kinds: dict[str, Path], stdout_of: Any, refused: Any
 ) -> None:
     run = kinds["encoder"]
-    text = out("explain", run, "the 日 sat", "--chapter", "tokens")
+    text = stdout_of("explain", run, "the 日 sat", "--chapter", "tokens")
     assert "the tokenizer does not know '日': the model reads [UNK] in its place" in " ".join(
         text.split()
     )
     # the table of a decoder says it too
-    table = out("explain", kinds["decoder"], "the 日 sat")
+    table = stdout_of("explain", kinds["decoder"], "the 日 sat")
     assert "does not know '日'" in " ".join(table.split())
     assert "knows nothing in this sentence" in refused("explain", run, "日本", "--all")
 
@@ -214,16 +224,16 @@ def test_a_place_without_a_chapter_is_refused(
 
 
 def test_colours_only_where_a_terminal_has_them(
-    trained: Path, out: Any, monkeypatch: pytest.MonkeyPatch
+    trained: Path, stdout_of: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = ("explain", trained, "the fox", "--chapter", "softmax")
     monkeypatch.delenv("FORCE_COLOR", raising=False)
-    plain = out(*words)
+    plain = stdout_of(*words)
     assert "\x1b" not in plain
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("FORCE_COLOR", "1")
-    coloured = out(*words)
+    coloured = stdout_of(*words)
     assert "\x1b[32m✓" in coloured
     assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == plain
     monkeypatch.setenv("NO_COLOR", "1")
-    assert out(*words) == plain
+    assert stdout_of(*words) == plain

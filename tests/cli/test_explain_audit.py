@@ -14,20 +14,20 @@ from pellucid.cli import main
 from pellucid.runs import Run
 
 
-def test_every_number_agrees_and_is_counted_by_kind(trained: Path, out: Any) -> None:
-    answer = json.loads(out("explain", trained, "the fox", "--audit", "--json"))
+def test_every_number_agrees_and_is_counted_by_kind(trained: Path, stdout_of: Any) -> None:
+    answer = json.loads(stdout_of("explain", trained, "the fox", "--audit", "--json"))
     assert answer["agrees"]
     assert answer["agreeing"] == answer["numbers"] == sum(k["numbers"] for k in answer["kinds"])
     kinds = {kind["address"] for kind in answer["kinds"]}
     assert {"loss", "logits", "L*.H*.weights", "L*.feed_forward", "L*.residual.grad"} <= kinds
     assert {end["address"] for end in answer["ends"]} == {"ids", "loss.grad"}
-    text = out("explain", trained, "the fox", "--audit")
+    text = stdout_of("explain", trained, "the fox", "--audit")
     assert f"{answer['agreeing']:,} of {answer['numbers']:,} numbers agree" in text
     assert "L*.H*.weights" in text
 
 
-def test_the_next_update_is_audited_too(trained: Path, out: Any) -> None:
-    answer = json.loads(out("explain", trained, "the fox", "--audit-update", "--json"))
+def test_the_next_update_is_audited_too(trained: Path, stdout_of: Any) -> None:
+    answer = json.loads(stdout_of("explain", trained, "the fox", "--audit-update", "--json"))
     assert answer["agrees"]
     kinds = {kind["address"] for kind in answer["kinds"]}
     weight = "decoder.blocks.*.attention.query.weight"
@@ -36,9 +36,9 @@ def test_the_next_update_is_audited_too(trained: Path, out: Any) -> None:
     assert f"{weight}.m_before" in {end["address"] for end in answer["ends"]}
 
 
-def test_a_scaled_head_and_an_edit_are_in_the_audit(trained: Path, out: Any) -> None:
+def test_a_scaled_head_and_an_edit_are_in_the_audit(trained: Path, stdout_of: Any) -> None:
     flags = ("--ablate", "L0.H0=0.5", "--edit", "L0.feed_forward[1]*=2", "--audit", "--json")
-    answer = json.loads(out("explain", trained, "the fox", *flags))
+    answer = json.loads(stdout_of("explain", trained, "the fox", *flags))
     assert answer["agrees"]
     reasons = {end["address"]: end["reason"] for end in answer["ends"]}
     assert reasons["L*.feed_forward"] == "an edit changed it"

@@ -11,8 +11,10 @@ import pytest
 import pellucid
 
 
-def test_json_has_both_lists_the_measured_effects_and_the_paths(trained: Path, out: Any) -> None:
-    answer = json.loads(out("explain", trained, "the fox", "--why", "--json"))
+def test_json_has_both_lists_the_measured_effects_and_the_paths(
+    trained: Path, stdout_of: Any
+) -> None:
+    answer = json.loads(stdout_of("explain", trained, "the fox", "--why", "--json"))
     for name in ("parts", "layers"):
         total = sum(part["share"] for part in answer[name])
         assert total == pytest.approx(answer["difference"], abs=answer["tolerance"])
@@ -32,13 +34,13 @@ def test_json_has_both_lists_the_measured_effects_and_the_paths(trained: Path, o
     assert answer["adds_up"]
 
 
-def test_the_words_and_the_contrast_are_those_of_the_command(trained: Path, out: Any) -> None:
+def test_the_words_and_the_contrast_are_those_of_the_command(trained: Path, stdout_of: Any) -> None:
     flags = ("--why", "e", "--rather-than", "a", "--contrast", "the box", "--token", 3)
-    answer = json.loads(out("explain", trained, "the fox", *flags, "--json"))
+    answer = json.loads(stdout_of("explain", trained, "the fox", *flags, "--json"))
     assert (answer["word"].strip(), answer["rather_than"].strip()) == ("e", "a")
     assert answer["token"] == 3
     assert answer["measured"]["patched_from"] == "'the box'"
-    text = out("explain", trained, "the fox", *flags)
+    text = stdout_of("explain", trained, "the fox", *flags)
     assert text.startswith("1 · Why this word   token ")
     assert "'the box'" in text
 
@@ -60,10 +62,12 @@ def test_flags_that_do_not_fit_are_refused(
     assert message in refused("explain", trained, "the fox", *flags)
 
 
-def test_over_training_asks_the_same_at_each_checkpoint(trained: Path, out: Any) -> None:
+def test_over_training_asks_the_same_at_each_checkpoint(trained: Path, stdout_of: Any) -> None:
     run = pellucid.load(trained)
     steps = pellucid.runs.RunFolder(trained).shelf.steps()
-    course = json.loads(out("explain", trained, "the fox", "--why", "--over-training", "--json"))
+    course = json.loads(
+        stdout_of("explain", trained, "the fox", "--why", "--over-training", "--json")
+    )
     assert course["steps"] == steps
     attribution = pellucid.trace(run, "the fox").why()
     assert course["differences"][-1] == pytest.approx(attribution.rivals.difference, abs=1e-6)
@@ -73,13 +77,15 @@ def test_over_training_asks_the_same_at_each_checkpoint(trained: Path, out: Any)
     shares = {part.name: part.share for part in answer.parts}
     for name, row in course["shares"].items():
         assert row[0] == pytest.approx(shares[name], abs=1e-6)
-    assert "at each checkpoint" in out("explain", trained, "the fox", "--why", "--over-training")
+    assert "at each checkpoint" in stdout_of(
+        "explain", trained, "the fox", "--why", "--over-training"
+    )
 
 
-def test_name_heads_lists_every_head_with_its_scores(trained: Path, out: Any) -> None:
-    result = json.loads(out("explain", trained, "x", "--name-heads", "--json"))
+def test_name_heads_lists_every_head_with_its_scores(trained: Path, stdout_of: Any) -> None:
+    result = json.loads(stdout_of("explain", trained, "x", "--name-heads", "--json"))
     trace = pellucid.trace(pellucid.load(trained), "the fox")
     heads = {name.removesuffix(".out") for name in trace.addresses() if name.endswith(".out")}
     assert {head["head"] for head in result["heads"]} == heads
-    text = out("explain", trained, "x", "--name-heads")
+    text = stdout_of("explain", trained, "x", "--name-heads")
     assert "held-out text of the run" in text

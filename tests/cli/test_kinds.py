@@ -19,7 +19,7 @@ from pellucid.presets import find
 from pellucid.runs import train_config
 from support.kinds import KINDS, write_bert_tokenizer, write_run
 
-FEW = ("--max-new-tokens", "5")
+SHORT = ("--max-new-tokens", "5")
 MASKED = "the capital of france is [MASK]."
 TEXTS = ("the cat sat on the mat.", "a dog runs home", "the cat sat")
 
@@ -39,8 +39,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 # -- what a kind cannot do
 
 DOES: dict[str, tuple[str, ...]] = {
-    "generate": ("generate", "RUN", "the cat", *FEW),
-    "beams": ("generate", "RUN", "the cat", *FEW, "--beams", "2"),
+    "generate": ("generate", "RUN", "the cat", *SHORT),
+    "beams": ("generate", "RUN", "the cat", *SHORT, "--beams", "2"),
     "score": ("score", "RUN", "the cat"),
     "next": ("score", "RUN", "the cat", "--next"),
     "explain": ("explain", "RUN", "the cat"),
@@ -106,14 +106,14 @@ REFUSED["decoder without head"] = {
     ("kind", "does"), [(kind, does) for kind in KINDS for does in DOES], ids=str
 )
 def test_a_command_works_or_is_refused_in_plain_words(
-    kind: str, does: str, runs: dict[str, Path], out: Any, refused: Any
+    kind: str, does: str, runs: dict[str, Path], stdout_of: Any, refused: Any
 ) -> None:
     stand_for = {"RUN": runs[kind], "TEXT": runs["text"]}
     words = [stand_for.get(word, word) for word in DOES[does]]
     if does in REFUSED[kind]:
         assert REFUSED[kind][does] in refused(*words)
     else:
-        assert out(*words).strip()
+        assert stdout_of(*words).strip()
 
 
 @pytest.mark.parametrize("kind", ["encoder", "encoder-decoder"])
@@ -131,38 +131,41 @@ def test_training_on_plain_text_is_refused_before_the_text_is_read(
 
 
 def test_an_encoder_decoder_writes_its_own_text_and_not_the_source(
-    runs: dict[str, Path], out: Any, found: Any
+    runs: dict[str, Path], stdout_of: Any, json_of: Any
 ) -> None:
     run = runs["encoder-decoder"]
-    (facts,) = found("generate", run, "the cat", *FEW, "--greedy")
+    (facts,) = json_of("generate", run, "the cat", *SHORT, "--greedy")
     assert facts["source"] == "the cat"
     assert len(facts["ids"]) == 5
-    assert out("generate", run, "the cat", *FEW, "--greedy") == facts["text"] + "\n"
-    assert out("generate", run, "--greedy", "--prompt", "the cat", *FEW) == facts["text"] + "\n"
+    assert stdout_of("generate", run, "the cat", *SHORT, "--greedy") == facts["text"] + "\n"
+    assert (
+        stdout_of("generate", run, "--greedy", "--prompt", "the cat", *SHORT)
+        == facts["text"] + "\n"
+    )
 
 
 def test_a_source_decides_what_is_written_and_neighbours_do_not(
-    runs: dict[str, Path], found: Any
+    runs: dict[str, Path], json_of: Any
 ) -> None:
-    texts_together = found("generate", runs["encoder-decoder"], *TEXTS, "--greedy", *FEW)
+    texts_together = json_of("generate", runs["encoder-decoder"], *TEXTS, "--greedy", *SHORT)
     assert len({tuple(text["ids"]) for text in texts_together}) > 1
     for text, source in zip(texts_together, TEXTS, strict=True):
-        assert found("generate", runs["encoder-decoder"], source, "--greedy", *FEW) == [text]
+        assert json_of("generate", runs["encoder-decoder"], source, "--greedy", *SHORT) == [text]
 
 
-def test_flags_may_stand_between_texts(runs: dict[str, Path], found: Any) -> None:
+def test_flags_may_stand_between_texts(runs: dict[str, Path], json_of: Any) -> None:
     run = runs["encoder-decoder"]
-    a = found("generate", run, "--greedy", TEXTS[0], *FEW, TEXTS[1])
-    assert a == found("generate", run, *TEXTS[:2], "--greedy", *FEW)
+    a = json_of("generate", run, "--greedy", TEXTS[0], *SHORT, TEXTS[1])
+    assert a == json_of("generate", run, *TEXTS[:2], "--greedy", *SHORT)
 
 
 # -- beams
 
 
 @pytest.mark.parametrize("kind", ["decoder", "encoder-decoder"])
-def test_the_best_texts_are_given_in_order(kind: str, runs: dict[str, Path], found: Any) -> None:
+def test_the_best_texts_are_given_in_order(kind: str, runs: dict[str, Path], json_of: Any) -> None:
     words = ("--beams", 4, "--n-best", 3, "--length-penalty", 0.6, "--early-stopping", "never")
-    (facts,) = found("generate", runs[kind], "the cat", *FEW, *words, "--logprobs")
+    (facts,) = json_of("generate", runs[kind], "the cat", *SHORT, *words, "--logprobs")
     best = facts["best"]
     assert len(best) == 3
     assert [beam["score"] for beam in best] == sorted((o["score"] for o in best), reverse=True)
@@ -173,8 +176,10 @@ def test_the_best_texts_are_given_in_order(kind: str, runs: dict[str, Path], fou
             assert beam["log_p"] == pytest.approx(sum(beam["logprobs"]))
 
 
-def test_beams_are_shown_with_what_they_were_ranked_by(runs: dict[str, Path], out: Any) -> None:
-    text = out("generate", runs["decoder"], "the cat", *FEW, "--beams", 3, "--n-best", 2)
+def test_beams_are_shown_with_what_they_were_ranked_by(
+    runs: dict[str, Path], stdout_of: Any
+) -> None:
+    text = stdout_of("generate", runs["decoder"], "the cat", *SHORT, "--beams", 3, "--n-best", 2)
     assert text.startswith("1. score -")
     assert "\n2. score -" in text
     assert text.count("the cat") == 2
@@ -197,14 +202,14 @@ def test_beams_are_shown_with_what_they_were_ranked_by(runs: dict[str, Path], ou
 def test_flags_that_contradict_each_other_are_refused(
     words: tuple[object, ...], said: str, runs: dict[str, Path], refused: Any
 ) -> None:
-    assert said in refused("generate", runs["decoder"], "the cat", *FEW, *words)
+    assert said in refused("generate", runs["decoder"], "the cat", *SHORT, *words)
 
 
 # -- fill
 
 
-def test_fill_gives_the_likeliest_tokens_at_each_mask(runs: dict[str, Path], found: Any) -> None:
-    facts = found("fill", runs["encoder"], "the [MASK] sat on the [MASK].", "--top", 3)
+def test_fill_gives_the_likeliest_tokens_at_each_mask(runs: dict[str, Path], json_of: Any) -> None:
+    facts = json_of("fill", runs["encoder"], "the [MASK] sat on the [MASK].", "--top", 3)
     assert [mask["position"] for mask in facts["masks"]] == [2, 6]
     for mask in facts["masks"]:
         shares = [token["probability"] for token in mask["likeliest"]]
@@ -215,9 +220,11 @@ def test_fill_gives_the_likeliest_tokens_at_each_mask(runs: dict[str, Path], fou
 
 
 def test_fill_says_that_several_masks_are_filled_each_by_itself(
-    runs: dict[str, Path], out: Any
+    runs: dict[str, Path], stdout_of: Any
 ) -> None:
-    single, double = (out("fill", runs["encoder"], text) for text in (MASKED, f"{MASKED} {MASKED}"))
+    single, double = (
+        stdout_of("fill", runs["encoder"], text) for text in (MASKED, f"{MASKED} {MASKED}")
+    )
     assert "by itself" not in single
     assert "each mask was filled while the others stayed masked" in double
     assert len(single.splitlines()) == 5 + 2
@@ -242,9 +249,9 @@ def test_what_cannot_be_filled_is_refused(
 
 
 def test_embed_gives_a_vector_of_length_one_for_each_text(
-    runs: dict[str, Path], found: Any, tmp_path: Path
+    runs: dict[str, Path], json_of: Any, tmp_path: Path
 ) -> None:
-    facts = found("embed", runs["encoder"], *TEXTS)
+    facts = json_of("embed", runs["encoder"], *TEXTS)
     vectors = np.array([row["vector"] for row in facts["texts"]])
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-6)
     for place, row in enumerate(facts["texts"]):
@@ -253,28 +260,30 @@ def test_embed_gives_a_vector_of_length_one_for_each_text(
         assert row["nearest"] == cosines.argmax()
         assert row["cosine"] == pytest.approx(cosines.max(), abs=1e-6)
     file = tmp_path / "vectors.npy"
-    assert "vector" not in found("embed", runs["encoder"], *TEXTS, "--out", file)["texts"][0]
+    assert "vector" not in json_of("embed", runs["encoder"], *TEXTS, "--out", file)["texts"][0]
     np.testing.assert_allclose(np.load(file), vectors, rtol=1e-6)
 
 
 def test_embed_reads_texts_from_a_file_and_a_pipe(
-    runs: dict[str, Path], out: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    runs: dict[str, Path], stdout_of: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = "\n".join(TEXTS) + "\n\n"
     (tmp_path / "texts.txt").write_text(lines, encoding="utf-8")
-    expected = out("embed", runs["decoder"], *TEXTS)
+    expected = stdout_of("embed", runs["decoder"], *TEXTS)
     assert expected.count("\n") == 2 + 1 + len(TEXTS)
-    assert out("embed", runs["decoder"], "--file", tmp_path / "texts.txt") == expected
+    assert stdout_of("embed", runs["decoder"], "--file", tmp_path / "texts.txt") == expected
     for words in ((), ("--file", "-")):
         monkeypatch.setattr(sys, "stdin", io.StringIO(lines))
-        assert out("embed", runs["decoder"], *words) == expected
+        assert stdout_of("embed", runs["decoder"], *words) == expected
 
 
-def test_embed_ranks_texts_by_nearness_to_one(runs: dict[str, Path], out: Any, found: Any) -> None:
+def test_embed_ranks_texts_by_nearness_to_one(
+    runs: dict[str, Path], stdout_of: Any, json_of: Any
+) -> None:
     words = ("embed", runs["encoder-decoder"], *TEXTS, "--like", TEXTS[1])
-    first, *_ = out(*words).splitlines()[2:]
+    first, *_ = stdout_of(*words).splitlines()[2:]
     assert first.split(maxsplit=1) == ["1.0000", TEXTS[1]]
-    rows = found(*words)["texts"]
+    rows = json_of(*words)["texts"]
     assert sorted(row["rank"] for row in rows) == [1, 2, 3]
     assert rows[1]["rank"] == 1
 
@@ -304,9 +313,9 @@ def test_no_text_to_embed_is_refused(
     assert "there is no text to embed" in refused("embed", runs["encoder"])
 
 
-def test_the_same_from_python(runs: dict[str, Path], found: Any) -> None:
+def test_the_same_from_python(runs: dict[str, Path], json_of: Any) -> None:
     run = pellucid.load(runs["encoder"])
     filling = pellucid.fill(run, MASKED, top=2)
-    assert filling.filled == found("fill", runs["encoder"], MASKED)["filled"]
-    (row,) = found("embed", runs["encoder"], "the cat")["texts"]
+    assert filling.filled == json_of("fill", runs["encoder"], MASKED)["filled"]
+    (row,) = json_of("embed", runs["encoder"], "the cat")["texts"]
     np.testing.assert_array_equal(pellucid.embed(run, "the cat")[0], np.float32(row["vector"]))

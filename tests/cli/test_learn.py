@@ -41,45 +41,45 @@ def solve(exercise: dict[str, Any]) -> Any:
     return [part.tolist() for part in value] if isinstance(value, tuple) else value.tolist()
 
 
-def test_the_list_has_every_lesson_with_its_exercises(found: Any, out: Any) -> None:
-    lesson_list = found("learn", "list")
+def test_the_list_has_every_lesson_with_its_exercises(json_of: Any, stdout_of: Any) -> None:
+    lesson_list = json_of("learn", "list")
     assert [lesson["name"] for lesson in lesson_list["lessons"]] == list(lessons())
     assert lesson_list["next"] == "text"
     assert all(len(lesson["exercises"]) >= 3 for lesson in lesson_list["lessons"])
-    assert "softmax" in out("learn", "list")
-    assert "next: 1. A model of text: pellucid learn text" in out("learn")
+    assert "softmax" in stdout_of("learn", "list")
+    assert "next: 1. A model of text: pellucid learn text" in stdout_of("learn")
 
 
-def test_equations_of_the_json_give_accepted_answers_and_progress(found: Any, run: Path) -> None:
-    lesson = found("learn", "attention", "--run", run)
+def test_equations_of_the_json_give_accepted_answers_and_progress(json_of: Any, run: Path) -> None:
+    lesson = json_of("learn", "attention", "--run", run)
     exercises = [exercise for exercise in lesson["exercises"] if exercise["equation"] is not None]
     answers: dict[str, Any] = {exercise["id"]: solve(exercise) for exercise in exercises}
     answers["quiz-11"] = "c"
-    graded = found("learn", "attention", "--run", run, "--answers", write(answers))["answers"]
+    graded = json_of("learn", "attention", "--run", run, "--answers", write(answers))["answers"]
     assert [name for name, verdict in graded.items() if not verdict["accepted"]] == ["quiz-11"]
     assert "saturation" in graded["quiz-11"]["explanation"]
-    rows = {row["name"]: row for row in found("learn", "list")["lessons"]}
+    rows = {row["name"]: row for row in json_of("learn", "list")["lessons"]}
     assert rows["attention"]["solved"] == len(exercises)
     assert not rows["attention"]["done"]
     right = "products of d_k numbers have variance d_k, and large scores saturate the softmax"
-    found("learn", "attention", "--run", run, "--answers", write({"quiz-11": right}))
-    rows = {row["name"]: row for row in found("learn", "list")["lessons"]}
+    json_of("learn", "attention", "--run", run, "--answers", write({"quiz-11": right}))
+    rows = {row["name"]: row for row in json_of("learn", "list")["lessons"]}
     assert rows["attention"]["done"]
 
 
-def test_exercises_depend_on_the_sentence_and_the_reader(found: Any, run: Path) -> None:
-    first = found("learn", "softmax", "--run", run)["exercises"]
-    second = found("learn", "softmax", "--run", run, "--sentence", "a fox and")["exercises"]
+def test_exercises_depend_on_the_sentence_and_the_reader(json_of: Any, run: Path) -> None:
+    first = json_of("learn", "softmax", "--run", run)["exercises"]
+    second = json_of("learn", "softmax", "--run", run, "--sentence", "a fox and")["exercises"]
     assert [exercise["operands"] for exercise in first] != [
         exercise["operands"] for exercise in second
     ]
-    new = found("learn", "softmax", "--run", run, "--reader", "new")["exercises"]
+    new = json_of("learn", "softmax", "--run", run, "--reader", "new")["exercises"]
     assert 3 <= len(new) <= 6 < len(first)
-    assert found("learn", "list")["reader"] == "new"
+    assert json_of("learn", "list")["reader"] == "new"
 
 
-def test_a_lesson_shows_idea_picture_command_and_questions(out: Any, run: Path) -> None:
-    text = out("learn", "attention", "--run", run, "--reader", "pytorch")
+def test_a_lesson_shows_idea_picture_command_and_questions(stdout_of: Any, run: Path) -> None:
+    text = stdout_of("learn", "attention", "--run", run, "--reader", "pytorch")
     for words in (
         "8 · Tokens look",
         "F.scaled_dot_product",

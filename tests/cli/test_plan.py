@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 
-def test_a_plan_has_its_numbers_and_their_parts(found: Any) -> None:
+def test_a_plan_has_its_numbers_and_their_parts(json_of: Any) -> None:
     words = ("plan", "gpt2", "--devices", 8, "--device-kind", "h100", "--shard", "full")
-    facts = found(*words, "--set", "training.batch_size=512", "--set", "training.accumulation=8")
+    facts = json_of(*words, "--set", "training.batch_size=512", "--set", "training.accumulation=8")
     assert facts["memory_per_device"] == sum(row["bytes"] for row in facts["memory"])
     assert facts["step_seconds"] == pytest.approx(sum(row["seconds"] for row in facts["time"]))
     assert facts["tokens_per_second"] * facts["step_seconds"] == pytest.approx(512 * 1024)
@@ -25,28 +25,28 @@ def test_a_plan_has_its_numbers_and_their_parts(found: Any) -> None:
     assert facts["assumptions"]
 
 
-def test_people_see_the_same_numbers(out: Any, found: Any) -> None:
+def test_people_see_the_same_numbers(stdout_of: Any, json_of: Any) -> None:
     words = ("plan", "gpt2", "--devices", 1, "--device-kind", "a100-80gb")
-    text, facts = out(*words), found(*words)
+    text, facts = stdout_of(*words), json_of(*words)
     assert f"{facts['tokens_per_second']:,.0f} on all devices" in text
     assert f"{facts['memory_per_device'] / 2**30:.1f} GiB" in text
 
 
-def test_a_file_and_a_run_are_planned_too(found: Any, trained: Path, tmp_path: Path) -> None:
+def test_a_file_and_a_run_are_planned_too(json_of: Any, trained: Path, tmp_path: Path) -> None:
     file = tmp_path / "my.toml"
     file.write_text('base = "gpt2"\n[training]\nbatch_size = 16\naccumulation = 1\n', "utf-8")
     device = ("--devices", 1, "--device-kind", "cpu")
-    assert found("plan", file, *device)["step_tokens"] == 16 * 1024
-    assert found("plan", trained, *device)["step_seconds"] > 0
+    assert json_of("plan", file, *device)["step_tokens"] == 16 * 1024
+    assert json_of("plan", trained, *device)["step_seconds"] > 0
 
 
-def test_without_devices_layouts_are_proposed(found: Any, out: Any) -> None:
+def test_without_devices_layouts_are_proposed(json_of: Any, stdout_of: Any) -> None:
     words = ("plan", "pythia-160m", "--device-kind", "a100-40gb")
-    proposals = found(*words)["proposals"]
+    proposals = json_of(*words)["proposals"]
     prices = [round(plan["cost"]["dollars_per_billion_tokens"], 2) for plan in proposals]
     assert len(proposals) > 1
     assert prices == sorted(prices)
-    assert "best first" in out(*words)
+    assert "best first" in stdout_of(*words)
 
 
 H100 = ("--device-kind", "h100")

@@ -31,8 +31,8 @@ def wrong(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_diagnose_prove_prints_the_table_and_what_to_do(wrong: Path, out: Any) -> None:
-    text = out("diagnose", wrong, "--prove", *QUICK)
+def test_diagnose_prove_prints_the_table_and_what_to_do(wrong: Path, stdout_of: Any) -> None:
+    text = stdout_of("diagnose", wrong, "--prove", *QUICK)
     assert "ARC001" in text
     assert "fork 4/4  a residual path around every layer, seed" in text
     assert "proof: each fix was tried on 2 forks" in text
@@ -41,8 +41,8 @@ def test_diagnose_prove_prints_the_table_and_what_to_do(wrong: Path, out: Any) -
     assert text.isprintable() or "\x1b" not in text
 
 
-def test_diagnose_prove_gives_one_json_document(wrong: Path, found: Any) -> None:
-    result = found("diagnose", wrong, "--prove", "--prove-out", wrong.parent / "f.toml", *QUICK)
+def test_diagnose_prove_gives_one_json_document(wrong: Path, json_of: Any) -> None:
+    result = json_of("diagnose", wrong, "--prove", "--prove-out", wrong.parent / "f.toml", *QUICK)
     (trial,) = result["proof"]["trials"]
     assert trial["codes"] == ["ARC001"]
     assert len(trial["pairs"]) == 2
@@ -96,7 +96,7 @@ def test_resume_with_a_config_asks_for_a_folder_too(wrong: Path, refused: Any) -
     assert "give both --config and --out" in message
 
 
-def test_resume_under_another_config_goes_on_in_another_folder(wrong: Path, found: Any) -> None:
+def test_resume_under_another_config_goes_on_in_another_folder(wrong: Path, json_of: Any) -> None:
     before = (wrong / "metrics.jsonl").read_bytes()
     config = wrong.parent / "other.toml"
     config.write_text(
@@ -105,7 +105,7 @@ def test_resume_under_another_config_goes_on_in_another_folder(wrong: Path, foun
     )
     step = wrong / "checkpoints" / "step-4"
     new = wrong.parent / "new"
-    result = found("train", "--resume", step, "--config", config, "--out", new)
+    result = json_of("train", "--resume", step, "--config", config, "--out", new)
     assert result["step"] == 6
     assert result["run"] == str(new)
     assert (wrong / "metrics.jsonl").read_bytes() == before

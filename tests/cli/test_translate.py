@@ -32,20 +32,20 @@ def said_after(run: runs.Run, sentence: str, capsys: pytest.CaptureFixture[str])
     return capsys.readouterr().out
 
 
-def test_one_text_comes_after_another(run: runs.Run, out: Any, found: Any) -> None:
+def test_one_text_comes_after_another(run: runs.Run, stdout_of: Any, json_of: Any) -> None:
     texts = ["abc", "de"]
-    facts = found("translate", run.folder, *texts, "--beams", 2, "--max-new-tokens", 5)
+    facts = json_of("translate", run.folder, *texts, "--beams", 2, "--max-new-tokens", 5)
     assert [translation["source"] for translation in facts] == texts
-    lines = out("translate", run.folder, *texts, "--beams", 2, "--max-new-tokens", 5)
+    lines = stdout_of("translate", run.folder, *texts, "--beams", 2, "--max-new-tokens", 5)
     for translation in facts:
         assert translation["best"][0]["text"] in lines
 
 
 def test_a_text_may_come_through_a_pipe(
-    run: runs.Run, found: Any, monkeypatch: pytest.MonkeyPatch
+    run: runs.Run, json_of: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"abc"), encoding="utf-8"))
-    (facts,) = found("translate", run.folder, "--max-new-tokens", 3)
+    (facts,) = json_of("translate", run.folder, "--max-new-tokens", 3)
     assert facts["source"] == "abc"
 
 

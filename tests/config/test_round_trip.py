@@ -17,7 +17,7 @@ from pellucid import config
 from pellucid.config import decode, encode, parse_toml, run_from_table, run_to_toml, to_toml
 from pellucid.presets import PRESETS
 
-FEW = settings(max_examples=40)
+FEW_EXAMPLES = settings(max_examples=40)
 
 LEAVES: dict[Any, st.SearchStrategy[Any]] = {
     bool: st.booleans(),
@@ -186,19 +186,19 @@ def stacks() -> dict[str, st.SearchStrategy[Any]]:
     return {"encoder": st.none(), "decoder": values_of(config.Stack)}
 
 
-@FEW
+@FEW_EXAMPLES
 @given(run=values_of(config.Run))
 def test_any_run_survives_toml(run: config.Run) -> None:
     assert run_from_table(parse_toml(run_to_toml(run), "file"), no_base) == run
 
 
-@FEW
+@FEW_EXAMPLES
 @given(run=values_of(config.Run))
 def test_any_run_survives_json(run: config.Run) -> None:
     assert decode(config.Run, json.loads(json.dumps(encode(run)))) == run
 
 
-@FEW
+@FEW_EXAMPLES
 @given(data=st.data())
 def test_an_encoder_and_a_decoder_survive_toml(data: st.DataObject) -> None:
     # a memory is written from left to right, which an encoder has not
@@ -226,7 +226,7 @@ def test_an_encoder_and_a_decoder_survive_toml(data: st.DataObject) -> None:
     assert decode(config.Transformer, parse_toml(to_toml(pair), "file")) == pair
 
 
-@FEW
+@FEW_EXAMPLES
 @given(plan=values_of(config.Plan))
 def test_any_plan_survives_toml(plan: config.Plan) -> None:
     assert decode(config.Plan, parse_toml(to_toml(plan), "file")) == plan
@@ -241,7 +241,7 @@ UNIONS = [
 ]
 
 
-@FEW
+@FEW_EXAMPLES
 @given(data=st.data(), union=st.sampled_from(UNIONS))
 def test_any_member_of_a_union_comes_back_as_itself(data: st.DataObject, union: Any) -> None:
     member = data.draw(values_of(union))

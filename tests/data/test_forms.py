@@ -21,7 +21,7 @@ PREFERENCES = config.Preferences(paths=PATHS)
 PROMPTS = config.Prompts(paths=PATHS)
 
 
-def said(ids: list[int]) -> str:
+def decode_ids(ids: list[int]) -> str:
     return TOKENIZER.decode(ids)
 
 
@@ -37,7 +37,7 @@ def supervised(ids: Any) -> list[int]:
 def test_a_prompt_and_its_answer_become_ids_of_which_the_answer_is_supervised() -> None:
     (example,), census, facts = examples_of(CHATS, rows({"prompt": "Hi", "answer": "Yo"}))
     assert example.ids["ids"][0] == TOKENIZER.begin_id
-    assert said(example.ids["ids"]) == "### Instruction:\nHi\n\n### Response:\nYo"
+    assert decode_ids(example.ids["ids"]) == "### Instruction:\nHi\n\n### Response:\nYo"
     assert supervised(example.ids) == [*TOKENIZER.encode("Yo"), TOKENIZER.end_id]
     assert example.group == "Hi"
     assert example.row == 1
@@ -123,7 +123,7 @@ def test_the_template_of_the_tokenizers_folder_is_used(tmp_path: Path) -> None:
     (example,), _, facts = examples_of(
         CHATS, rows({"prompt": "Hi", "answer": "Yo"}), folder=tmp_path
     )
-    assert said(example.ids["ids"]) == "[Hi][Yo]"
+    assert decode_ids(example.ids["ids"]) == "[Hi][Yo]"
     assert facts[-1] == f"template: {tmp_path / 'chat_template.jinja'}"
 
 
@@ -205,7 +205,7 @@ def test_a_label_outside_the_given_classes_is_refused_and_an_empty_class_is_said
 def test_two_answers_go_on_from_one_prompt() -> None:
     all_rows = rows({"instruction": "Add.", "input": "1+1", "chosen": "2", "rejected": "3, fool"})
     (example,), _, _ = examples_of(PREFERENCES, all_rows)
-    assert said(example.ids["prompt"]) == "### Instruction:\nAdd.\n\n1+1\n\n### Response:\n"
+    assert decode_ids(example.ids["prompt"]) == "### Instruction:\nAdd.\n\n1+1\n\n### Response:\n"
     assert example.ids["chosen"] == [*TOKENIZER.encode("2"), TOKENIZER.end_id]
     assert example.ids["rejected"] == [*TOKENIZER.encode("3, fool"), TOKENIZER.end_id]
     (prompt,), _, _ = examples_of(PROMPTS, all_rows)
@@ -221,10 +221,13 @@ def test_whole_chats_are_parted_into_their_shared_prompt_and_the_last_answers() 
     good, bad = ({"role": "assistant", "content": content} for content in ("good", "bad"))
     all_rows = rows({"chosen": [*shared, good], "rejected": [*shared, bad]})
     (first_example,), _, _ = examples_of(PREFERENCES, all_rows)
-    assert said(first_example.ids["prompt"]).endswith(
+    assert decode_ids(first_example.ids["prompt"]).endswith(
         "Yo\n\n### Instruction:\nMore\n\n### Response:\n"
     )
-    assert [said(first_example.ids[side]) for side in ("chosen", "rejected")] == ["good", "bad"]
+    assert [decode_ids(first_example.ids[side]) for side in ("chosen", "rejected")] == [
+        "good",
+        "bad",
+    ]
     separate = rows({"prompt": shared, "chosen": [good], "rejected": [bad]})
     (second_example,), _, _ = examples_of(PREFERENCES, separate)
     assert first_example.ids == second_example.ids

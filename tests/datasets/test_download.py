@@ -37,7 +37,7 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def there() -> Iterator[Server]:
+def file_server() -> Iterator[Server]:
     with serving(Server(CONTENT)) as server:
         yield server
 
@@ -47,10 +47,10 @@ def target(tmp_path: Path) -> Path:
     return tmp_path / "data" / "file.txt"
 
 
-def refusal(there: Server, target: Path, **known: Any) -> str:
+def refusal(file_server: Server, target: Path, **known: Any) -> str:
     """The words of a refusal; under the target's name nothing may be left."""
     with pytest.raises(TextError) as refused:
-        fetch(f"{there.url}/file.txt", target, **known)
+        fetch(f"{file_server.url}/file.txt", target, **known)
     assert not target.exists()
     return str(refused.value)
 
@@ -59,10 +59,13 @@ def left_in(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-def test_a_file_comes_whole_and_leaves_nothing_else(there: Server, target: Path) -> None:
+def test_a_file_comes_whole_and_leaves_nothing_else(file_server: Server, target: Path) -> None:
     progress_seen: list[tuple[int, int | None]] = []
     file = fetch(
-        f"{there.url}/a/file.txt", target, **KNOWN, progress=lambda *now: progress_seen.append(now)
+        f"{file_server.url}/a/file.txt",
+        target,
+        **KNOWN,
+        progress=lambda *now: progress_seen.append(now),
     )
     assert target.read_bytes() == CONTENT
     assert (file.n_bytes, file.sha256, file.checked) == (len(CONTENT), SHA256, "published")
@@ -70,24 +73,24 @@ def test_a_file_comes_whole_and_leaves_nothing_else(there: Server, target: Path)
     assert left_in(target.parent) == {"file.txt"}
     assert progress_seen[0] == (0, len(CONTENT))
     assert progress_seen[-1] == (len(CONTENT), len(CONTENT))
-    assert there.paths == ["/a/file.txt"]
+    assert file_server.paths == ["/a/file.txt"]
 
 
-def test_a_file_that_is_there_is_not_loaded_again(there: Server, target: Path) -> None:
+def test_a_file_that_is_there_is_not_loaded_again(file_server: Server, target: Path) -> None:
     target.parent.mkdir()
     target.write_bytes(CONTENT)
-    assert fetch(f"{there.url}/file.txt", target, **KNOWN).was_there
-    assert there.paths == []
+    assert fetch(f"{file_server.url}/file.txt", target, **KNOWN).was_there
+    assert file_server.paths == []
 
 
 @pytest.mark.parametrize("other", [CONTENT[:-1], b"x" + CONTENT[1:], b""])
 def test_another_file_of_that_name_is_refused_and_left_alone(
-    other: bytes, there: Server, target: Path
+    other: bytes, file_server: Server, target: Path
 ) -> None:
     target.parent.mkdir()
     target.write_bytes(other)
     with pytest.raises(TextError, match=r"exists and is another file.*--to"):
-        fetch(f"{there.url}/file.txt", target, **KNOWN)
+        fetch(f"{file_server.url}/file.txt", target, **KNOWN)
     assert target.read_bytes() == other
 
 
@@ -112,9 +115,9 @@ def leave(target: Path, content: bytes) -> None:
     left.release()
 
 
-def test_a_cut_download_is_named_kept_and_gone_on_with(there: Server, target: Path) -> None:
-    there.cuts = [300_000]
-    message = refusal(there, target, **KNOWN)
+def test_a_cut_download_is_named_kept_and_gone_on_with(file_server: Server, target: Path) -> None:
+    file_server.cuts = [300_000]
+    message = refusal(file_server, target, **KNOWN)
     assert "300,000 of 1,048,576 bytes" in message
     assert "the same command continues from there" in message
     assert {path.name for path in (target.parent / "file.txt.partial").iterdir()} >= {
@@ -122,10 +125,15 @@ def test_a_cut_download_is_named_kept_and_gone_on_with(there: Server, target: Pa
         "version",
     }
     bytes_seen: list[int] = []
-    fetch(f"{there.url}/file.txt", target, **KNOWN, progress=lambda n, _: bytes_seen.append(n))
+    fetch(
+        f"{file_server.url}/file.txt", target, **KNOWN, progress=lambda n, _: bytes_seen.append(n)
+    )
     assert target.read_bytes() == CONTENT
-    assert (there.asked[-1]["range"], there.asked[-1]["if-range"]) == ("bytes=300000-", '"one"')
-    assert there.sent == len(CONTENT)  # not a byte twice
+    assert (file_server.asked[-1]["range"], file_server.asked[-1]["if-range"]) == (
+        "bytes=300000-",
+        '"one"',
+    )
+    assert file_server.sent == len(CONTENT)  # not a byte twice
     assert bytes_seen[0] == 300_000
     assert left_in(target.parent) == {"file.txt"}
 
@@ -165,21 +173,23 @@ def test_wherever_it_is_cut_the_file_is_whole_in_the_end(
     assert place.read_bytes() == content
 
 
-def test_a_server_without_ranges_starts_again(there: Server, target: Path) -> None:
-    there.cuts, there.ranges = [300_000], False
-    refusal(there, target, **KNOWN)
-    fetch(f"{there.url}/file.txt", target, **KNOWN)
+def test_a_server_without_ranges_starts_again(file_server: Server, target: Path) -> None:
+    file_server.cuts, file_server.ranges = [300_000], False
+    refusal(file_server, target, **KNOWN)
+    fetch(f"{file_server.url}/file.txt", target, **KNOWN)
     assert target.read_bytes() == CONTENT
-    assert there.sent == 300_000 + len(CONTENT)
+    assert file_server.sent == 300_000 + len(CONTENT)
 
 
 @pytest.mark.parametrize("ifs", [True, False], ids=["heeds If-Range", "ignores If-Range"])
-def test_two_versions_of_a_file_are_never_joined(ifs: bool, there: Server, target: Path) -> None:
-    there.cuts = [300_000]
-    refusal(there, target)
+def test_two_versions_of_a_file_are_never_joined(
+    ifs: bool, file_server: Server, target: Path
+) -> None:
+    file_server.cuts = [300_000]
+    refusal(file_server, target)
     new = CONTENT[::-1]
-    there.content, there.etag, there.ifs = new, '"two"', ifs
-    fetch(f"{there.url}/file.txt", target)
+    file_server.content, file_server.etag, file_server.ifs = new, '"two"', ifs
+    fetch(f"{file_server.url}/file.txt", target)
     assert target.read_bytes() == new
 
 
@@ -193,39 +203,41 @@ def test_two_versions_of_a_file_are_never_joined(ifs: bool, there: Server, targe
     ],
 )
 def test_only_a_version_with_a_name_is_gone_on_with(
-    etag: str | None, modified: str | None, resumed: bool, there: Server, target: Path
+    etag: str | None, modified: str | None, resumed: bool, file_server: Server, target: Path
 ) -> None:
-    there.cuts, there.etag, there.modified = [300_000], etag, modified
-    refusal(there, target, **KNOWN)
-    fetch(f"{there.url}/file.txt", target, **KNOWN)
+    file_server.cuts, file_server.etag, file_server.modified = [300_000], etag, modified
+    refusal(file_server, target, **KNOWN)
+    fetch(f"{file_server.url}/file.txt", target, **KNOWN)
     assert target.read_bytes() == CONTENT
-    assert ("range" in there.asked[-1]) is resumed
-    assert there.asked[-1].get("if-range") == (modified if resumed else None)
+    assert ("range" in file_server.asked[-1]) is resumed
+    assert file_server.asked[-1].get("if-range") == (modified if resumed else None)
 
 
 def test_a_download_that_was_complete_but_not_yet_renamed_is_taken(
-    there: Server, target: Path
+    file_server: Server, target: Path
 ) -> None:
     leave(target, CONTENT)
-    fetch(f"{there.url}/file.txt", target, **KNOWN)
+    fetch(f"{file_server.url}/file.txt", target, **KNOWN)
     assert target.read_bytes() == CONTENT
-    assert there.sent == 0
+    assert file_server.sent == 0
 
 
-def test_more_than_there_can_be_is_thrown_away(there: Server, target: Path) -> None:
+def test_more_than_there_can_be_is_thrown_away(file_server: Server, target: Path) -> None:
     leave(target, CONTENT + b"x")
-    fetch(f"{there.url}/file.txt", target, **KNOWN)
+    fetch(f"{file_server.url}/file.txt", target, **KNOWN)
     assert target.read_bytes() == CONTENT
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system has no kill -9")
-def test_a_download_that_was_killed_is_gone_on_with(there: Server, target: Path) -> None:
-    there.cuts, there.hang = [600_000], threading.Event()
+def test_a_download_that_was_killed_is_gone_on_with(file_server: Server, target: Path) -> None:
+    file_server.cuts, file_server.hang = [600_000], threading.Event()
     words = (
         "import sys; from pathlib import Path; from pellucid.datasets import fetch; "
         "fetch(sys.argv[1], Path(sys.argv[2]))"
     )
-    child = subprocess.Popen([sys.executable, "-c", words, f"{there.url}/file.txt", str(target)])
+    child = subprocess.Popen(
+        [sys.executable, "-c", words, f"{file_server.url}/file.txt", str(target)]
+    )
     partial = target.with_name("file.txt.partial") / "content"
     deadline = time.monotonic() + 30
     while not (partial.exists() and partial.stat().st_size > 0) and time.monotonic() < deadline:
@@ -235,32 +247,34 @@ def test_a_download_that_was_killed_is_gone_on_with(there: Server, target: Path)
     assert not target.exists()
     n_bytes = partial.stat().st_size
     assert 0 < n_bytes <= 600_000
-    fetch(f"{there.url}/file.txt", target, **KNOWN)
+    fetch(f"{file_server.url}/file.txt", target, **KNOWN)
     assert target.read_bytes() == CONTENT
-    assert there.asked[-1]["range"] == f"bytes={n_bytes}-"
+    assert file_server.asked[-1]["range"] == f"bytes={n_bytes}-"
 
 
-def test_two_downloads_of_one_file_are_not_mixed(there: Server, target: Path) -> None:
+def test_two_downloads_of_one_file_are_not_mixed(file_server: Server, target: Path) -> None:
     partial = Partial(target, ("content", "version"))
-    assert "another process is downloading" in refusal(there, target, **KNOWN)
+    assert "another process is downloading" in refusal(file_server, target, **KNOWN)
     partial.remove()
-    fetch(f"{there.url}/file.txt", target, **KNOWN)
+    fetch(f"{file_server.url}/file.txt", target, **KNOWN)
 
 
 # -- what is refused
 
 
-def test_wrong_bytes_are_refused_and_removed(there: Server, target: Path) -> None:
-    there.content = b"x" + CONTENT[1:]
-    message = refusal(there, target, **KNOWN)
+def test_wrong_bytes_are_refused_and_removed(file_server: Server, target: Path) -> None:
+    file_server.content = b"x" + CONTENT[1:]
+    message = refusal(file_server, target, **KNOWN)
     assert SHA256 in message
     assert "--from" in message
     assert not target.parent.exists()  # nothing is left, not even the folder that was made
 
 
-def test_a_file_of_another_size_is_refused_before_it_is_loaded(there: Server, target: Path) -> None:
-    there.content = CONTENT + b"x"
-    message = refusal(there, target, **KNOWN)
+def test_a_file_of_another_size_is_refused_before_it_is_loaded(
+    file_server: Server, target: Path
+) -> None:
+    file_server.content = CONTENT + b"x"
+    message = refusal(file_server, target, **KNOWN)
     assert "bytes 1048576 expected, but the server says 1048577" in message
     assert not target.parent.exists()
 
@@ -268,27 +282,27 @@ def test_a_file_of_another_size_is_refused_before_it_is_loaded(there: Server, ta
 @pytest.mark.parametrize("known", [KNOWN, {}], ids=["known", "unknown"])
 @pytest.mark.parametrize("length", [True, False])
 def test_an_empty_file_is_refused(
-    known: dict[str, Any], length: bool, there: Server, target: Path
+    known: dict[str, Any], length: bool, file_server: Server, target: Path
 ) -> None:
-    there.content, there.length = b"", length
-    message = refusal(there, target, **known)
+    file_server.content, file_server.length = b"", length
+    message = refusal(file_server, target, **known)
     assert "is empty" in message or "broke after 0 of" in message
 
 
 @pytest.mark.parametrize("kind", ["text/html; charset=utf-8", "text/plain"])
 def test_a_web_page_is_no_file_and_costs_nothing_that_has_come(
-    kind: str, there: Server, target: Path
+    kind: str, file_server: Server, target: Path
 ) -> None:
-    there.cuts = [300_000]
-    refusal(there, target, **KNOWN)
+    file_server.cuts = [300_000]
+    refusal(file_server, target, **KNOWN)
     page = b"<!DOCTYPE html><title>Please sign in</title>"
-    there.content, there.headers, there.etag = page, {"Content-Type": kind}, None
-    message = refusal(there, target, **KNOWN)
+    file_server.content, file_server.headers, file_server.etag = page, {"Content-Type": kind}, None
+    message = refusal(file_server, target, **KNOWN)
     assert "is a web page" in message or "another file" in message
     partial = target.with_name("file.txt.partial") / "content"
     assert partial.stat().st_size == 300_000
     if kind == "text/plain":
-        assert "is a web page" in refusal(there, target.with_name("unknown.txt"))
+        assert "is a web page" in refusal(file_server, target.with_name("unknown.txt"))
 
 
 @pytest.mark.parametrize(
@@ -304,10 +318,10 @@ def test_a_web_page_is_no_file_and_costs_nothing_that_has_come(
     ],
 )
 def test_what_the_server_refuses_is_said_with_its_number(
-    status: int, words: str, there: Server, target: Path
+    status: int, words: str, file_server: Server, target: Path
 ) -> None:
-    there.status = status
-    message = refusal(there, target, **KNOWN)
+    file_server.status = status
+    message = refusal(file_server, target, **KNOWN)
     assert words in message
     assert str(status) in message
     assert not target.parent.exists()
@@ -322,49 +336,51 @@ def test_a_server_that_is_not_there_is_named(target: Path) -> None:
 
 
 def test_a_server_that_falls_silent_is_not_waited_for_for_ever(
-    there: Server, target: Path, monkeypatch: pytest.MonkeyPatch
+    file_server: Server, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "_PATIENCE", 0.2)
-    there.cuts, there.hang = [300_000], threading.Event()
-    assert "broke (timed out)" in refusal(there, target, **KNOWN)
-    there.hang.set()
-    fetch(f"{there.url}/file.txt", target, **KNOWN)
+    file_server.cuts, file_server.hang = [300_000], threading.Event()
+    assert "broke (timed out)" in refusal(file_server, target, **KNOWN)
+    file_server.hang.set()
+    fetch(f"{file_server.url}/file.txt", target, **KNOWN)
     assert target.read_bytes() == CONTENT
 
 
-def test_an_answer_that_was_compressed_unasked_is_refused(there: Server, target: Path) -> None:
-    there.headers = {"Content-Encoding": "gzip"}
-    assert "as gzip, which pellucid did not request" in refusal(there, target)
-    assert there.asked[0]["accept-encoding"] == "identity"
+def test_an_answer_that_was_compressed_unasked_is_refused(
+    file_server: Server, target: Path
+) -> None:
+    file_server.headers = {"Content-Encoding": "gzip"}
+    assert "as gzip, which pellucid did not request" in refusal(file_server, target)
+    assert file_server.asked[0]["accept-encoding"] == "identity"
 
 
 def test_a_file_that_does_not_fit_is_refused_before_it_is_loaded(
-    there: Server, target: Path, monkeypatch: pytest.MonkeyPatch
+    file_server: Server, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(10**6, 0, 10**6))
-    message = refusal(there, target, **KNOWN)
+    message = refusal(file_server, target, **KNOWN)
     assert "1,048,576 bytes are missing, and the disk has 1,000,000 left" in message
 
 
 def test_a_disk_that_fills_up_is_named_and_what_came_is_kept(
-    there: Server, target: Path, monkeypatch: pytest.MonkeyPatch
+    file_server: Server, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", full)
-        assert "the disk is full; make room" in refusal(there, target, **KNOWN)
-    fetch(f"{there.url}/file.txt", target, **KNOWN)
+        assert "the disk is full; make room" in refusal(file_server, target, **KNOWN)
+    fetch(f"{file_server.url}/file.txt", target, **KNOWN)
     assert target.read_bytes() == CONTENT
-    assert there.sent == len(CONTENT)
+    assert file_server.sent == len(CONTENT)
 
 
-def test_a_folder_that_cannot_be_made_is_named(there: Server, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_named(file_server: Server, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(TextError, match=r"cannot be written: .*--to"):
-        fetch(f"{there.url}/file.txt", tmp_path / "file" / "deep" / "file.txt", **KNOWN)
+        fetch(f"{file_server.url}/file.txt", tmp_path / "file" / "deep" / "file.txt", **KNOWN)
 
 
 # -- what the server says of the file
@@ -375,12 +391,12 @@ def linked(sha256: str, size: int) -> dict[str, str]:
 
 
 def test_without_a_published_checksum_the_servers_is_taken_and_written_down(
-    there: Server, target: Path
+    file_server: Server, target: Path
 ) -> None:
-    there.redirect = linked(SHA256, len(CONTENT))
-    file = fetch(f"{there.url}/file.txt", target)
+    file_server.redirect = linked(SHA256, len(CONTENT))
+    file = fetch(f"{file_server.url}/file.txt", target)
     assert file.checked == "server"
-    assert there.paths == ["/file.txt", "/elsewhere"]
+    assert file_server.paths == ["/file.txt", "/elsewhere"]
     checksum_file = target.with_name("file.txt.sha256")
     assert checksum_file.read_text() == f"{SHA256}  file.txt\n"
     known_file = find_file(target, n_bytes=None, sha256=None)
@@ -392,30 +408,30 @@ def test_without_a_published_checksum_the_servers_is_taken_and_written_down(
 
 
 def test_bytes_that_are_not_those_the_server_spoke_of_are_refused(
-    there: Server, target: Path
+    file_server: Server, target: Path
 ) -> None:
-    there.redirect = linked("0" * 64, len(CONTENT))
-    assert "0" * 64 in refusal(there, target)
-    assert "the SHA-256" in refusal(there, target, **KNOWN)
-    there.redirect = linked(SHA256, 17)
-    assert "bytes 1048576 expected, but the server says 17" in refusal(there, target)
+    file_server.redirect = linked("0" * 64, len(CONTENT))
+    assert "0" * 64 in refusal(file_server, target)
+    assert "the SHA-256" in refusal(file_server, target, **KNOWN)
+    file_server.redirect = linked(SHA256, 17)
+    assert "bytes 1048576 expected, but the server says 17" in refusal(file_server, target)
 
 
 def test_where_nobody_gives_a_checksum_it_is_counted_and_written_down(
-    there: Server, target: Path
+    file_server: Server, target: Path
 ) -> None:
-    there.length, there.redirect = False, {"X-Linked-ETag": '"not a hash"'}
-    file = fetch(f"{there.url}/file.txt", target)
+    file_server.length, file_server.redirect = False, {"X-Linked-ETag": '"not a hash"'}
+    file = fetch(f"{file_server.url}/file.txt", target)
     assert (file.checked, file.sha256) == (None, SHA256)
     assert target.with_name("file.txt.sha256").read_text().startswith(SHA256)
 
 
-def test_a_way_that_leaves_https_is_not_followed(there: Server, target: Path) -> None:
-    there.redirect = {"Location": "ftp://127.0.0.1/file.txt"}
-    there.url, url = "ftp://127.0.0.1", there.url
+def test_a_way_that_leaves_https_is_not_followed(file_server: Server, target: Path) -> None:
+    file_server.redirect = {"Location": "ftp://127.0.0.1/file.txt"}
+    file_server.url, url = "ftp://127.0.0.1", file_server.url
     with pytest.raises(TextError, match="not https, so pellucid does not follow it"):
         fetch(f"{url}/file.txt", target)
-    there.url = url
+    file_server.url = url
     redirects = server._Redirects("https://example.org/file.txt")
     request = server.urllib.request.Request("https://example.org/file.txt")
     with pytest.raises(TextError, match="not https"):
@@ -424,14 +440,14 @@ def test_a_way_that_leaves_https_is_not_followed(there: Server, target: Path) ->
     assert onward is not None
 
 
-def test_a_part_that_does_not_say_which_is_refused(there: Server, target: Path) -> None:
-    there.cuts = [300_000]
-    refusal(there, target, **KNOWN)
-    there.headers = {"Content-Range": "bytes what"}
-    assert "without saying which" in refusal(there, target, **KNOWN)
-    there.headers = {"Content-Range": f"bytes 7-{len(CONTENT) - 1}/{len(CONTENT)}"}
+def test_a_part_that_does_not_say_which_is_refused(file_server: Server, target: Path) -> None:
+    file_server.cuts = [300_000]
+    refusal(file_server, target, **KNOWN)
+    file_server.headers = {"Content-Range": "bytes what"}
+    assert "without saying which" in refusal(file_server, target, **KNOWN)
+    file_server.headers = {"Content-Range": f"bytes 7-{len(CONTENT) - 1}/{len(CONTENT)}"}
     # not the part that was asked for: begun again
-    fetch(f"{there.url}/file.txt", target, **KNOWN)
+    fetch(f"{file_server.url}/file.txt", target, **KNOWN)
     assert target.read_bytes() == CONTENT
 
 

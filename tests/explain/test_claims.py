@@ -33,7 +33,7 @@ def parts(text: object) -> Iterator[Message]:
             yield from parts(value)
 
 
-def said(trace: Trace, chapter: str) -> dict[str, Message]:
+def messages_of(trace: Trace, chapter: str) -> dict[str, Message]:
     """By key, the messages of a chapter's sentence and notes."""
     built = build_chapter(trace, chapter, Place())
     return {part.key: part for text in (built.sentence, *built.notes) for part in parts(text)}
@@ -183,9 +183,9 @@ ALWAYS = (
 def check(name: str) -> None:
     trace = traced(build(VARIANTS[name]), TIME)
     wrong = {
-        key: f"it is said: {key in said(trace, chapter)}; it is true: {measure(trace)}"
+        key: f"it is said: {key in messages_of(trace, chapter)}; it is true: {measure(trace)}"
         for (chapter, key), measure in CLAIMS.items()
-        if (key in said(trace, chapter)) != measure(trace)
+        if (key in messages_of(trace, chapter)) != measure(trace)
     }
     assert wrong == {}
 

@@ -11,7 +11,7 @@ BITS = measured("bits_per_byte")
 NAMES = ("A", "B")
 
 
-def said(
+def verdict_of(
     first: list[float], second: list[float], *, name: str = "bits_per_byte", equal: bool = False
 ) -> str:
     difference = paired_difference(first, second)
@@ -30,11 +30,11 @@ def said(
 def test_an_interval_without_zero_names_the_better_one(
     second: list[float], name: str, winner: str
 ) -> None:
-    assert said([1.0, 1.0, 1.0], second, name=name) == f"{winner}, 0.028 to 0.032"
+    assert verdict_of([1.0, 1.0, 1.0], second, name=name) == f"{winner}, 0.028 to 0.032"
 
 
 def test_an_interval_with_zero_says_what_was_excluded_and_how_many_seeds_it_takes() -> None:
-    text = said([1.0, 1.0, 1.0, 1.0], [1.02, 0.99, 1.01, 1.0])
+    text = verdict_of([1.0, 1.0, 1.0, 1.0], [1.02, 0.99, 1.01, 1.0])
     assert text == (
         "no difference larger than 0.026 bits/byte can be seen with 4 seeds; 55 would be needed to "
         "see one of 0.005"
@@ -42,12 +42,12 @@ def test_an_interval_with_zero_says_what_was_excluded_and_how_many_seeds_it_take
 
 
 def test_equal_values_are_identical_one_seed_and_none_cannot_tell() -> None:
-    verdict = said([1.0, 2.0], [1.0, 2.0], equal=True)
+    verdict = verdict_of([1.0, 2.0], [1.0, 2.0], equal=True)
     assert verdict == "identical: equal configs, and no difference with 2 seeds"
-    other = said([1.0, 2.0], [1.0, 2.0])
+    other = verdict_of([1.0, 2.0], [1.0, 2.0])
     assert other == "no difference with 2 seeds, though the configs differ"
-    assert said([1.0], [2.0]).startswith("one seed cannot tell: the values differ by 1.000")
-    assert said([], []).startswith("nothing to compare")
+    assert verdict_of([1.0], [2.0]).startswith("one seed cannot tell: the values differ by 1.000")
+    assert verdict_of([], []).startswith("nothing to compare")
 
 
 def test_a_difference_that_one_of_many_pairs_shows_by_chance_is_not_called_better() -> None:

@@ -13,12 +13,12 @@ from hypothesis.extra.numpy import arrays
 
 from pellucid.maths import cross_entropy, cross_entropy_grad
 
-FEW = settings(max_examples=30)
+FEW_EXAMPLES = settings(max_examples=30)
 LOGITS = arrays(np.float64, (3, 5), elements=st.floats(-50, 50))
 TARGETS = arrays(np.int64, 3, elements=st.integers(0, 4))
 
 
-@FEW
+@FEW_EXAMPLES
 @given(logits=LOGITS, targets=TARGETS, smoothing=st.sampled_from([0.0, 0.1, 0.9]))
 def test_gradient_is_what_was_said_minus_what_came_and_sums_to_zero(
     logits: np.ndarray, targets: np.ndarray, smoothing: float
@@ -29,7 +29,7 @@ def test_gradient_is_what_was_said_minus_what_came_and_sums_to_zero(
     assert (at_targets <= smoothing + 1e-12).all()
 
 
-@FEW
+@FEW_EXAMPLES
 @given(logits=LOGITS, targets=TARGETS, smoothing=st.sampled_from([0.0, 0.1, 0.9]))
 def test_it_is_what_torch_says(logits: np.ndarray, targets: np.ndarray, smoothing: float) -> None:
     torch_losses = torch.nn.functional.cross_entropy(

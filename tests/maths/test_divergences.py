@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 
 from pellucid import maths
 
-FEW = settings(max_examples=30)
+FEW_EXAMPLES = settings(max_examples=30)
 SCORES = arrays(np.float64, (3, 5), elements=st.floats(-30, 30))
 
 
@@ -20,7 +20,7 @@ def from_json(shared_data: Path, key: str) -> dict:
     return json.loads((shared_data / "reference-vectors" / "losses.json").read_text())[key]
 
 
-@FEW
+@FEW_EXAMPLES
 @given(x=SCORES, y=SCORES)
 def test_cross_entropy_is_entropy_plus_kl(x: np.ndarray, y: np.ndarray) -> None:
     p, q = maths.softmax(x), maths.softmax(y)
@@ -30,7 +30,7 @@ def test_cross_entropy_is_entropy_plus_kl(x: np.ndarray, y: np.ndarray) -> None:
     )
 
 
-@FEW
+@FEW_EXAMPLES
 @given(x=SCORES, y=SCORES)
 def test_kl_is_never_negative_and_zero_for_the_same(x: np.ndarray, y: np.ndarray) -> None:
     p, q = maths.softmax(x), maths.softmax(y)
@@ -38,7 +38,7 @@ def test_kl_is_never_negative_and_zero_for_the_same(x: np.ndarray, y: np.ndarray
     assert not maths.kl_divergence(p, p).any()
 
 
-@FEW
+@FEW_EXAMPLES
 @given(x=SCORES, y=SCORES)
 def test_jensen_shannon_is_symmetric_and_at_most_log_two(x: np.ndarray, y: np.ndarray) -> None:
     p, q = maths.softmax(x), maths.softmax(y)
@@ -47,7 +47,7 @@ def test_jensen_shannon_is_symmetric_and_at_most_log_two(x: np.ndarray, y: np.nd
     assert (forward <= math.log(2) + 1e-15).all()
 
 
-@FEW
+@FEW_EXAMPLES
 @given(x=SCORES, y=SCORES)
 def test_kl_from_logits_is_kl_in_both_directions(x: np.ndarray, y: np.ndarray) -> None:
     p, q = maths.softmax(x), maths.softmax(y)
@@ -60,7 +60,7 @@ def test_kl_from_logits_is_kl_in_both_directions(x: np.ndarray, y: np.ndarray) -
     np.testing.assert_allclose(maths.reverse_kl_grad(y, x).sum(-1), 0, atol=1e-10)
 
 
-@FEW
+@FEW_EXAMPLES
 @given(x=SCORES)
 def test_entropy_lies_between_zero_and_log_k_and_above_renyis(x: np.ndarray) -> None:
     p = maths.softmax(x)
@@ -70,7 +70,7 @@ def test_entropy_lies_between_zero_and_log_k_and_above_renyis(x: np.ndarray) -> 
     np.testing.assert_allclose(maths.entropy_of_logits(x), h, rtol=1e-9, atol=1e-12)
 
 
-@FEW
+@FEW_EXAMPLES
 @given(x=arrays(np.float64, 5, elements=st.floats(-20, 20)))
 def test_k1_and_k3_are_right_on_average_and_k3_is_never_negative(x: np.ndarray) -> None:
     p, q = maths.softmax(x), maths.softmax(x[::-1])

@@ -38,7 +38,7 @@ SCALES = {
     torch.float32: (1e4, 1e30, 1e-30),
 }
 #: Those of every run; all of them are in the nightly one.
-FEW = (
+FEW_EXAMPLES = (
     (torch.float16, 1.0),
     (torch.float16, 1e4),
     (torch.bfloat16, 1.0),
@@ -137,7 +137,7 @@ def check_scale(name: str, place: int, dtype: torch.dtype, scale: float) -> None
 
 @for_all(ROWS)
 def test_the_first_argument_may_be_huge_or_tiny(name: str) -> None:
-    for dtype, scale in FEW:
+    for dtype, scale in FEW_EXAMPLES:
         check_scale(name, 0, dtype, scale)
 
 

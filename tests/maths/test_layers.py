@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from pellucid import maths
 
-FEW = settings(max_examples=30)
+FEW_EXAMPLES = settings(max_examples=30)
 NUMBERS = arrays(np.float64, 7, elements=st.floats(-50, 50))
 RANDOM = np.random.default_rng(0)
 
@@ -47,7 +47,7 @@ def test_error_function_is_exact_to_fifteen_digits() -> None:
     np.testing.assert_allclose(maths.erf(x), truth, rtol=1e-15, atol=0)
 
 
-@FEW
+@FEW_EXAMPLES
 @given(x=arrays(np.float64, (3, 5), elements=st.floats(-20, 20)), shift=st.floats(-100, 100))
 def test_rows_and_columns_of_softmaxs_jacobian_sum_to_zero(x: np.ndarray, shift: float) -> None:
     jacobian = maths.softmax_jacobian(x)
@@ -59,7 +59,7 @@ def test_rows_and_columns_of_softmaxs_jacobian_sum_to_zero(x: np.ndarray, shift:
     np.testing.assert_allclose(maths.softmax_jacobian_product(x, v), product, atol=1e-14)
 
 
-@FEW
+@FEW_EXAMPLES
 @given(x=arrays(np.float64, (3, 5), elements=st.floats(-20, 20)), temperature=st.floats(0.1, 10))
 def test_every_form_of_cross_entropy_gives_the_same(x: np.ndarray, temperature: float) -> None:
     targets = np.array([0, 4, 2])
@@ -86,7 +86,7 @@ def test_uniform_guess_over_k_tokens_has_perplexity_k() -> None:
     assert maths.perplexity(1e6) == math.inf
 
 
-@FEW
+@FEW_EXAMPLES
 @given(w=NUMBERS, strength=st.floats(0, 5), step=st.floats(0.01, 2))
 def test_proximal_step_of_l1_is_the_soft_threshold_and_the_minimum(
     w: np.ndarray, strength: float, step: float
@@ -104,7 +104,7 @@ def test_proximal_step_of_l1_is_the_soft_threshold_and_the_minimum(
         assert price(u) <= price(u + RANDOM.normal(size=7) * 0.1) + 1e-12
 
 
-@FEW
+@FEW_EXAMPLES
 @given(w=NUMBERS, l1=st.floats(0, 2), l2=st.floats(0, 2))
 def test_proximal_step_of_the_elastic_net_is_the_minimum(
     w: np.ndarray, l1: float, l2: float
@@ -133,7 +133,7 @@ def test_heads_are_those_of_torch() -> None:
     torch.testing.assert_close(own_result, expected.detach())
 
 
-@FEW
+@FEW_EXAMPLES
 @given(seed=st.integers(0, 99), scale=st.sampled_from([0.1, 1.0, 10.0]))
 def test_entropy_from_log_z_is_that_of_the_shares_and_log_z_brackets_the_largest(
     seed: int, scale: float

@@ -14,7 +14,7 @@ from pellucid.maths import (
     memory_through_time,
 )
 
-FEW = settings(max_examples=30)
+FEW_EXAMPLES = settings(max_examples=30)
 
 
 def gates(random: Any, *shape: int) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def random_text(seed: int, time: int) -> tuple[tuple[np.ndarray, ...], dict[str,
     return tuple(random.normal(size=shape) for shape in shapes), gates(random, 2, time)
 
 
-@FEW
+@FEW_EXAMPLES
 @given(seed=st.integers(0, 99), time=st.integers(1, 8))
 def test_one_token_a_chunk_is_the_loop(seed: int, time: int) -> None:
     text, options = random_text(seed, time)
@@ -41,7 +41,7 @@ def test_one_token_a_chunk_is_the_loop(seed: int, time: int) -> None:
         np.testing.assert_allclose(chunked, expected, rtol=1e-10, atol=1e-12)
 
 
-@FEW
+@FEW_EXAMPLES
 @given(seed=st.integers(0, 99), time=st.integers(1, 8), chunk=st.integers(1, 9))
 def test_within_a_chunk_every_gradient_is_taken_at_the_memory_before_it(
     seed: int, time: int, chunk: int
@@ -77,7 +77,7 @@ def test_the_paper_s_closed_form_of_a_chunk_without_momentum_holds() -> None:
         np.testing.assert_allclose(chunk_memories[:, t], expected, rtol=1e-10, atol=1e-12)
 
 
-@FEW
+@FEW_EXAMPLES
 @given(seed=st.integers(0, 99))
 def test_a_small_step_makes_the_memory_less_wrong_and_one_exact_step_right(seed: int) -> None:
     random = np.random.default_rng(seed)

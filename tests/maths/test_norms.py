@@ -23,7 +23,7 @@ from pellucid.maths import (
     rms_norm_grad,
 )
 
-FEW = settings(max_examples=30)
+FEW_EXAMPLES = settings(max_examples=30)
 RANDOM = np.random.default_rng(5)
 X, GAIN, BIAS = RANDOM.normal(size=(2, 5, 6)), RANDOM.normal(size=6), RANDOM.normal(size=6)
 T = torch.from_numpy
@@ -102,7 +102,7 @@ def test_instances_do_not_see_each_other_but_tokens_do() -> None:
     assert not is_changed[1].any()
 
 
-@FEW
+@FEW_EXAMPLES
 @given(scale=st.floats(0.1, 1e3), shift=st.floats(-10, 10))
 def test_scale_and_shift_of_the_input_are_forgotten(scale: float, shift: float) -> None:
     own_result = layer_norm(scale * X + shift, GAIN, BIAS, eps=0.0)
@@ -111,7 +111,7 @@ def test_scale_and_shift_of_the_input_are_forgotten(scale: float, shift: float) 
     np.testing.assert_allclose(own_result, rms_norm(X, GAIN, eps=0.0), rtol=1e-12)
 
 
-@FEW
+@FEW_EXAMPLES
 @given(seed=st.integers(0, 99))
 def test_nothing_reaches_the_input_along_what_the_norm_forgets(seed: int) -> None:
     """Without eps the gradient is at right angles to x, and where the mean is taken off, to 1."""
@@ -127,7 +127,7 @@ def test_nothing_reaches_the_input_along_what_the_norm_forgets(seed: int) -> Non
     np.testing.assert_allclose(dx.reshape(2, 5, 2, 3).sum(-1), 0.0, atol=1e-10)
 
 
-@FEW
+@FEW_EXAMPLES
 @given(seed=st.integers(0, 99), scale=st.floats(0.1, 100), shift=st.floats(-50, 50))
 def test_what_comes_out_has_the_moments_that_are_claimed(
     seed: int, scale: float, shift: float

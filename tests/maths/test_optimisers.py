@@ -14,14 +14,14 @@ from pellucid import config
 from pellucid.maths import adamw_step, gradient_noise_scale, newton_schulz
 from pellucid.optim import assemble_optimiser, gate
 
-FEW = settings(max_examples=20)
+FEW_EXAMPLES = settings(max_examples=20)
 
 
 def from_json(shared_data: Path, name: str, key: str) -> dict:
     return json.loads((shared_data / "reference-vectors" / name).read_text())[key]
 
 
-@FEW
+@FEW_EXAMPLES
 @given(
     rows=st.integers(1, 8),
     columns=st.integers(1, 8),

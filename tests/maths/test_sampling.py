@@ -7,11 +7,11 @@ from hypothesis.extra.numpy import arrays
 
 from pellucid.maths import keep_min_p, keep_top_k, keep_top_p, repetition_penalty, softmax
 
-FEW = settings(max_examples=50)
+FEW_EXAMPLES = settings(max_examples=50)
 LOGITS = arrays(np.float64, (2, 6), elements=st.floats(-8, 8))
 
 
-@FEW
+@FEW_EXAMPLES
 @given(logits=LOGITS, k=st.integers(1, 8))
 def test_top_k_keeps_the_k_largest_and_their_ties_unchanged(logits: np.ndarray, k: int) -> None:
     filtered = keep_top_k(logits, k)
@@ -22,7 +22,7 @@ def test_top_k_keeps_the_k_largest_and_their_ties_unchanged(logits: np.ndarray, 
         np.testing.assert_array_equal(after[stays], before[stays])
 
 
-@FEW
+@FEW_EXAMPLES
 @given(logits=LOGITS, p=st.floats(0.01, 1.0))
 def test_top_p_keeps_the_smallest_set_that_reaches_p(logits: np.ndarray, p: float) -> None:
     filtered = keep_top_p(logits, p)
@@ -54,7 +54,7 @@ def test_tokens_that_may_not_be_drawn_are_not_let_in_again() -> None:
         np.testing.assert_array_equal(np.isfinite(row), [True, False, True, False])
 
 
-@FEW
+@FEW_EXAMPLES
 @given(logits=LOGITS, p=st.floats(0.001, 1.0))
 def test_min_p_keeps_what_is_at_least_p_times_as_likely_as_the_likeliest(
     logits: np.ndarray, p: float
@@ -68,7 +68,7 @@ def test_min_p_keeps_what_is_at_least_p_times_as_likely_as_the_likeliest(
         assert (shares[~stays] < p * shares.max() * (1 + 1e-12)).all()
 
 
-@FEW
+@FEW_EXAMPLES
 @given(logits=LOGITS, seen=arrays(np.bool_, (2, 6)), penalty=st.floats(1.0, 5.0))
 def test_a_repetition_penalty_lowers_what_was_seen_and_nothing_else(
     logits: np.ndarray, seen: np.ndarray, penalty: float

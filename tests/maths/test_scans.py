@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from pellucid.maths import linear_scan, linear_scan_grad
 
-FEW = settings(max_examples=30)
+FEW_EXAMPLES = settings(max_examples=30)
 
 
-@FEW
+@FEW_EXAMPLES
 @given(seed=st.integers(0, 99), time=st.integers(1, 20), width=st.sampled_from([1, 3]))
 def test_rounds_of_doubling_give_what_the_loop_gives(seed: int, time: int, width: int) -> None:
     random = np.random.default_rng(seed)

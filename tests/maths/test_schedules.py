@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pellucid.maths import constant, cosine, linear, warm_up_stable_decay
 
-FEW = settings(max_examples=60)
+FEW_EXAMPLES = settings(max_examples=60)
 Schedule = Callable[[int], float]
 
 
@@ -34,7 +34,7 @@ def schedules(draw: st.DrawFn) -> tuple[str, Schedule, int, int, int, float]:
     return name, full_schedule, warm_up, warm_up, total, final
 
 
-@FEW
+@FEW_EXAMPLES
 @given(drawn=schedules())
 def test_schedule_rises_stays_falls_and_ends_at_final(
     drawn: tuple[str, Schedule, int, int, int, float],
@@ -55,7 +55,7 @@ def test_schedule_rises_stays_falls_and_ends_at_final(
             assert -steepest * (1 - final) / (total - descent) - 1e-9 <= change <= 1e-12
 
 
-@FEW
+@FEW_EXAMPLES
 @given(warm_up=st.integers(0, 50))
 def test_constant_rises_and_stays(warm_up: int) -> None:
     assert constant(0, warm_up=warm_up) == (0.0 if warm_up else 1.0)

@@ -9,11 +9,11 @@ from hypothesis.extra.numpy import arrays
 
 from pellucid.maths import log_softmax, logsumexp, softmax, softmax_grad
 
-FEW = settings(max_examples=30)
+FEW_EXAMPLES = settings(max_examples=30)
 SCORES = arrays(np.float64, (2, 5), elements=st.floats(-50, 50))
 
 
-@FEW
+@FEW_EXAMPLES
 @given(x=SCORES)
 def test_shares_are_positive_and_sum_to_one(x: np.ndarray) -> None:
     p = softmax(x)
@@ -21,20 +21,20 @@ def test_shares_are_positive_and_sum_to_one(x: np.ndarray) -> None:
     np.testing.assert_allclose(p.sum(-1), 1.0, rtol=1e-14)
 
 
-@FEW
+@FEW_EXAMPLES
 @given(x=SCORES, shift=st.floats(-1e4, 1e4))
 def test_adding_a_number_to_every_score_changes_no_share(x: np.ndarray, shift: float) -> None:
     np.testing.assert_allclose(softmax(x + shift), softmax(x), rtol=1e-9, atol=1e-300)
     np.testing.assert_allclose(logsumexp(x + shift), logsumexp(x) + shift, rtol=1e-9, atol=1e-9)
 
 
-@FEW
+@FEW_EXAMPLES
 @given(x=SCORES)
 def test_log_softmax_is_the_logarithm_of_softmax(x: np.ndarray) -> None:
     np.testing.assert_allclose(np.exp(log_softmax(x)), softmax(x), rtol=1e-12)
 
 
-@FEW
+@FEW_EXAMPLES
 @given(x=SCORES, grad=SCORES)
 def test_gradient_by_the_scores_sums_to_zero(x: np.ndarray, grad: np.ndarray) -> None:
     np.testing.assert_allclose(softmax_grad(x, grad).sum(-1), 0.0, atol=1e-12)

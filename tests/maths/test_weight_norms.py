@@ -16,11 +16,11 @@ from pellucid.maths import (
     weight_norm_grad,
 )
 
-FEW = settings(max_examples=30)
+FEW_EXAMPLES = settings(max_examples=30)
 RANDOM = np.random.default_rng(8)
 
 
-@FEW
+@FEW_EXAMPLES
 @given(seed=st.integers(0, 99), stretch=st.floats(1e-3, 1e3))
 def test_rows_have_the_length_of_their_gain_whatever_that_of_v(seed: int, stretch: float) -> None:
     random = np.random.default_rng(seed)

@@ -13,7 +13,7 @@ from pellucid.tokenizers import Tokenizer
 from pellucid.tokenizers.special_tokens import BEGIN, END, UNKNOWN
 from pellucid.tokenizers.train import train_byte_pairs, train_bytes, train_characters
 
-FEW = settings(max_examples=60)
+FEW_EXAMPLES = settings(max_examples=60)
 ENGLISH = "the quick brown fox jumps over the lazy dog; the cat sat on the mat.\n" * 5
 BYTES = train_bytes()
 BYTE_PAIRS = train_byte_pairs([ENGLISH], 300)
@@ -26,14 +26,14 @@ SCATTERED = "🙂 世界, naïve 👩‍👩‍👧 e\u0301 \u200b\r\n\ttabs  an
 
 
 @EVERY_TEXT
-@FEW
+@FEW_EXAMPLES
 @given(text=st.text())
 def test_any_text_comes_back_as_it_was(tokenizer: Tokenizer, text: str) -> None:
     assert tokenizer.decode(tokenizer.encode(text)) == text
     assert tokenizer.decode(tokenizer.encode_document(text)) == text
 
 
-@FEW
+@FEW_EXAMPLES
 @given(text=st.text(alphabet=sorted(set(ENGLISH))))
 def test_text_of_known_characters_comes_back_as_it_was(text: str) -> None:
     ids = CHARACTERS.encode(text)
@@ -41,7 +41,7 @@ def test_text_of_known_characters_comes_back_as_it_was(text: str) -> None:
     assert CHARACTERS.decode(ids) == text
 
 
-@FEW
+@FEW_EXAMPLES
 @given(text=st.text())
 def test_bytes_are_one_token_each(text: str) -> None:
     assert len(BYTES.encode(text)) == len(text.encode())
@@ -103,7 +103,7 @@ def test_no_text_is_unknown_to_bytes(tokenizer: Tokenizer) -> None:
     assert tokenizer.decode(tokenizer.encode(SCATTERED)) == SCATTERED
 
 
-@FEW
+@FEW_EXAMPLES
 @given(texts=st.lists(st.text(), max_size=4))
 @pytest.mark.parametrize("tokenizer", [BYTES, BYTE_PAIRS, CHARACTERS])
 def test_batch_gives_each_text_the_ids_that_it_has_alone(
@@ -142,7 +142,7 @@ def streamed(tokenizer: Tokenizer, ids: list[int]) -> list[str]:
 
 
 @EVERY_TEXT
-@FEW
+@FEW_EXAMPLES
 @given(text=st.text())
 def test_streamed_pieces_add_up_to_the_text(tokenizer: Tokenizer, text: str) -> None:
     streamed_text = "".join(streamed(tokenizer, tokenizer.encode_document(text)))
@@ -161,7 +161,7 @@ def test_character_of_several_tokens_comes_whole_with_the_last_of_them(
         assert pieces == ["a", *[""] * (n_tokens - 1), character, "b"]
 
 
-@FEW
+@FEW_EXAMPLES
 @given(ids=st.lists(st.integers(0, BYTES.vocab_size - 1), max_size=30))
 def test_stream_of_bytes_that_are_no_text_shows_what_decoding_shows(ids: list[int]) -> None:
     """A model that has learned nothing writes such bytes; the end may still be waited for."""

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from pellucid.maths import attention, attention_grad, attention_weights, soft_cap, soft_cap_grad
 
-FEW = settings(max_examples=30)
+FEW_EXAMPLES = settings(max_examples=30)
 
 
 def random_qkv(seed: int, queries: int, keys: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -21,7 +21,7 @@ def random_qkv(seed: int, queries: int, keys: int) -> tuple[np.ndarray, np.ndarr
     return q, k, v
 
 
-@FEW
+@FEW_EXAMPLES
 @given(seed=st.integers(0, 99), queries=st.integers(1, 5), keys=st.integers(1, 5))
 def test_it_is_what_torch_says(seed: int, queries: int, keys: int) -> None:
     q, k, v = random_qkv(seed, queries, keys)
@@ -37,7 +37,7 @@ def test_it_is_what_torch_says(seed: int, queries: int, keys: int) -> None:
     np.testing.assert_allclose(own_result, torch_result.numpy(), rtol=1e-10, atol=1e-12)
 
 
-@FEW
+@FEW_EXAMPLES
 @given(seed=st.integers(0, 99))
 def test_what_is_gathered_lies_between_the_values(seed: int) -> None:
     q, k, v = random_qkv(seed, 4, 5)
@@ -46,7 +46,7 @@ def test_what_is_gathered_lies_between_the_values(seed: int) -> None:
     assert (mixed >= v.min(-2, keepdims=True) - 1e-12).all()
 
 
-@FEW
+@FEW_EXAMPLES
 @given(seed=st.integers(0, 99))
 def test_the_order_of_the_keys_does_not_matter(seed: int) -> None:
     q, k, v = random_qkv(seed, 4, 5)
@@ -127,7 +127,7 @@ def test_a_sink_takes_all_where_no_key_is_seen() -> None:
     assert not mixed.any()
 
 
-@FEW
+@FEW_EXAMPLES
 @given(x=st.floats(-1e6, 1e6), cap=st.floats(0.5, 100))
 def test_a_cap_bounds_and_keeps_the_order_and_small_scores(x: float, cap: float) -> None:
     y = soft_cap(np.array([x, -x, x + 1.0, cap * 1e-6]), cap=cap)

@@ -14,7 +14,7 @@ from pellucid.maths import (
     linear_attention_step,
 )
 
-FEW = settings(max_examples=30)
+FEW_EXAMPLES = settings(max_examples=30)
 EPS = 1e-6
 
 
@@ -30,7 +30,7 @@ def by_scores(q: np.ndarray, k: np.ndarray, v: np.ndarray, causal: bool) -> np.n
     return scores @ v / (scores.sum(-1, keepdims=True) + EPS)
 
 
-@FEW
+@FEW_EXAMPLES
 @given(seed=st.integers(0, 99), time=st.integers(1, 9), causal=st.booleans())
 def test_it_is_attention_with_products_of_features_for_scores(
     seed: int, time: int, causal: bool
@@ -40,7 +40,7 @@ def test_it_is_attention_with_products_of_features_for_scores(
     np.testing.assert_allclose(own_result, by_scores(q, k, v, causal), rtol=1e-9, atol=1e-12)
 
 
-@FEW
+@FEW_EXAMPLES
 @given(seed=st.integers(0, 99), time=st.integers(1, 9), chunk=st.integers(1, 10))
 def test_all_causal_forms_are_equal(seed: int, time: int, chunk: int) -> None:
     q, k, v = random_qkv(seed, time)
@@ -55,7 +55,7 @@ def test_all_causal_forms_are_equal(seed: int, time: int, chunk: int) -> None:
         np.testing.assert_allclose(o, in_parallel[:, t], rtol=1e-10, atol=1e-12)
 
 
-@FEW
+@FEW_EXAMPLES
 @given(seed=st.integers(0, 99), time=st.integers(2, 9))
 def test_no_gradient_comes_from_the_future_and_the_last_token_sees_all(
     seed: int, time: int

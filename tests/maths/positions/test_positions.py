@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pellucid.maths import rotary_angles, rotate, sinusoid, to_half_split
 
-FEW = settings(max_examples=30)
+FEW_EXAMPLES = settings(max_examples=30)
 
 
 def published(shared_data: Path, key: str) -> Any:
@@ -50,7 +50,7 @@ def test_halves_are_the_same_numbers_in_another_order() -> None:
     np.testing.assert_allclose(halves[1, 5], np.cos(1.0), rtol=1e-15)
 
 
-@FEW
+@FEW_EXAMPLES
 @given(step=st.integers(0, 500), half=st.integers(1, 8), start=st.integers(0, 500))
 def test_a_step_of_any_size_turns_every_sinusoid_alike(step: int, half: int, start: int) -> None:
     """(sin a, cos a) is a point of the plane; a later position is the same point turned back."""

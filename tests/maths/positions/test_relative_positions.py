@@ -19,7 +19,7 @@ from pellucid.maths import (
     relative_distances,
 )
 
-FEW = settings(max_examples=30)
+FEW_EXAMPLES = settings(max_examples=30)
 FAR = np.arange(-2000, 2001)
 
 
@@ -52,7 +52,7 @@ def test_distances_beyond_the_largest_share_its_vector() -> None:
     np.testing.assert_array_equal(index, [0, 0, 1, 2, 3, 4, 4])
 
 
-@FEW
+@FEW_EXAMPLES
 @given(
     n_buckets=st.sampled_from([4, 8, 32, 64]),
     max_distance=st.integers(64, 1000),

@@ -22,7 +22,7 @@ from pellucid.maths import (
     to_interleaved,
 )
 
-FEW = settings(max_examples=30)
+FEW_EXAMPLES = settings(max_examples=30)
 PAIRINGS = ["interleaved", "half_split"]
 
 
@@ -34,7 +34,7 @@ def frequencies(d_head: int, base: float = 1e4) -> np.ndarray:
     return rotary_frequencies(np.arange(d_head // 2, dtype=float), n_rotated=d_head, base=base)
 
 
-@FEW
+@FEW_EXAMPLES
 @given(shift=st.integers(0, 1000), half=st.integers(1, 8), pairing=st.sampled_from(PAIRINGS))
 def test_product_of_turned_vectors_depends_on_their_distance_alone(
     shift: int, half: int, pairing: Any
@@ -49,7 +49,7 @@ def test_product_of_turned_vectors_depends_on_their_distance_alone(
     np.testing.assert_allclose(products_later, products_here, rtol=1e-9, atol=1e-9)
 
 
-@FEW
+@FEW_EXAMPLES
 @given(seed=st.integers(0, 99), n_pairs=st.integers(0, 3), pairing=st.sampled_from(PAIRINGS))
 def test_turning_keeps_every_length_and_the_features_without_an_angle(
     seed: int, n_pairs: int, pairing: Any
@@ -62,7 +62,7 @@ def test_turning_keeps_every_length_and_the_features_without_an_angle(
     np.testing.assert_allclose(rotate(rotated, -angles, pairing=pairing), x, atol=1e-12)
 
 
-@FEW
+@FEW_EXAMPLES
 @given(seed=st.integers(0, 99), half=st.integers(1, 8))
 def test_weights_put_in_order_give_the_same_scores_with_the_other_pairing(
     seed: int, half: int

@@ -22,7 +22,7 @@ from pellucid.maths import (
     yarn_frequencies,
 )
 
-FEW = settings(max_examples=30)
+FEW_EXAMPLES = settings(max_examples=30)
 
 
 def frequencies(n_rotated: int, base: float = 1e4) -> np.ndarray:
@@ -36,7 +36,7 @@ YARN = {"original_length": 4096, "base": 1e4, "beta_fast": 32.0, "beta_slow": 1.
 LLAMA3 = {"original_length": 4096, "low": 1.0, "high": 4.0}
 
 
-@FEW
+@FEW_EXAMPLES
 @given(factor=st.floats(1, 64), half=st.integers(2, 64), base=st.sampled_from([1e4, 5e5]))
 def test_ntk_is_a_larger_base(factor: float, half: int, base: float) -> None:
     d = 2 * half
@@ -69,7 +69,7 @@ SCHEMES: dict[str, Scheme] = {
 
 
 @pytest.mark.parametrize("name", SCHEMES)
-@FEW
+@FEW_EXAMPLES
 @given(factor=st.floats(1, 128))
 def test_no_frequency_rises_or_falls_by_more_than_the_factor(name: str, factor: float) -> None:
     share = SCHEMES[name](THETA, factor) / THETA
