@@ -166,12 +166,12 @@ def heads(
 def attentions(draw: st.DrawFn, *, scored: bool, shaw: bool, causal: bool) -> config.Attention:
     """One kind of attention for all layers, or several in turn."""
     d_head, n_heads = 2 * draw(st.integers(1, 3)), draw(st.integers(1, 4))
-    one: st.SearchStrategy[config.OneAttention] = heads(
+    attention: st.SearchStrategy[config.OneAttention] = heads(
         d_head, n_heads, draw(st.none() | st.integers(1, 5))
     )
-    alike = {"n_heads": st.just(n_heads), "d_head": st.just(d_head), "chunk": st.integers(1, 5)}
+    common = {"n_heads": st.just(n_heads), "d_head": st.just(d_head), "chunk": st.integers(1, 5)}
     if not shaw:
-        one |= st.builds(
+        attention |= st.builds(
             config.LatentAttention,
             n_heads=st.just(n_heads),
             d_head=st.integers(1, 5),
@@ -187,15 +187,15 @@ def attentions(draw: st.DrawFn, *, scored: bool, shaw: bool, causal: bool) -> co
     # linear attention has no scores that positions could add to
     if BUILT[config.LinearAttention] and not scored:
         biases = {"qkv_bias": st.booleans(), "out_bias": st.booleans()}
-        one |= st.builds(config.LinearAttention, **alike, **biases)
+        attention |= st.builds(config.LinearAttention, **common, **biases)
     # a memory is written from left to right
     if BUILT[config.NeuralMemory] and not scored and causal:
-        own = {"window": st.integers(1, 9), "frozen": st.booleans()}
-        one |= st.builds(config.NeuralMemory, **alike, **own)
+        memory_options = {"window": st.integers(1, 9), "frozen": st.booleans()}
+        attention |= st.builds(config.NeuralMemory, **common, **memory_options)
     alternating = st.builds(
-        config.Alternating, layers=st.lists(one, min_size=2, max_size=3).map(tuple)
+        config.Alternating, layers=st.lists(attention, min_size=2, max_size=3).map(tuple)
     )
-    return draw(one | alternating)
+    return draw(attention | alternating)
 
 
 def _without_norms(attention: config.Attention) -> config.Attention:
@@ -219,11 +219,15 @@ def stacks(draw: st.DrawFn, *, causal: bool, crossed: bool) -> config.Stack:
     feed_forward = draw(st.sampled_from([config.MLP, config.GatedMLP]))
     disentangled = isinstance(positions, config.Disentangled)
     attention = draw(attentions(scored=scored, shaw=shaw or disentangled, causal=causal))
-    alone = isinstance(positions, config.Learned | config.Sinusoidal | config.NoPositions)
+    adds_to_embedding = isinstance(
+        positions, config.Learned | config.Sinusoidal | config.NoPositions
+    )
     cross = None
     if crossed:
-        made = draw(heads(2 * draw(st.integers(1, 3)), draw(st.integers(1, 3)), None, crossed=True))
-        cross = replace(made, qk_norm=None, window=None)
+        cross_heads = draw(
+            heads(2 * draw(st.integers(1, 3)), draw(st.integers(1, 3)), None, crossed=True)
+        )
+        cross = replace(cross_heads, qk_norm=None, window=None)
     parallel = [config.Parallel(), config.Parallel(shared_norm=True)]
     residuals = RESIDUALS if crossed else [*RESIDUALS, *parallel]
     return config.Stack(
@@ -241,7 +245,9 @@ def stacks(draw: st.DrawFn, *, causal: bool, crossed: bool) -> config.Stack:
         cross_attention=cross,
         # the other, which adds no parameters, takes torch long to put on
         reparametrisation=draw(st.none() | st.just(config.WeightNorm())),
-        embedding_positions=None if alone else draw(st.none() | st.just(config.Learned())),
+        embedding_positions=None
+        if adds_to_embedding
+        else draw(st.none() | st.just(config.Learned())),
     )
 
 

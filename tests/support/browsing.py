@@ -23,11 +23,11 @@ Open = Callable[..., Any]
 def launched() -> Generator[Any]:
     """A browser; what needs it is skipped without playwright or without a chromium."""
     api: Any = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    found = shutil.which("chromium") or shutil.which("chromium-browser")
-    if found is None:
+    executable = shutil.which("chromium") or shutil.which("chromium-browser")
+    if executable is None:
         pytest.skip("there is no chromium on this machine")
     with api.sync_playwright() as running:
-        browser = running.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        browser = running.chromium.launch(executable_path=executable, args=["--no-sandbox"])
         yield browser
         browser.close()
 
@@ -53,14 +53,14 @@ def opening(browser: Any, address: str) -> Generator[Open]:
     wrong: list[str] = []
     contexts: list[Any] = []
 
-    def leave(route: Any) -> None:
+    def block_foreign(route: Any) -> None:
         if route.request.url.startswith(address):
             route.continue_()
         else:
             wrong.append(f"asked for {route.request.url}")
             route.abort()
 
-    def heard(message: Any) -> None:
+    def note_error(message: Any) -> None:
         if message.type in ("error", "warning"):
             wrong.append(message.text)
 
@@ -68,15 +68,15 @@ def opening(browser: Any, address: str) -> Generator[Open]:
         context = browser.new_context(viewport={"width": width, "height": 900}, **has)
         contexts.append(context)
         context.set_default_timeout(60_000)
-        context.route("**/*", leave)
-        made = context.new_page()
-        made.on("console", heard)
-        made.on("pageerror", lambda error: wrong.append(str(error)))
-        made.goto(address + at)
+        context.route("**/*", block_foreign)
+        new_page = context.new_page()
+        new_page.on("console", note_error)
+        new_page.on("pageerror", lambda error: wrong.append(str(error)))
+        new_page.goto(address + at)
         if wait:
-            made.wait_for_selector("#focus h1")
-            made.wait_for_selector("#prediction [data-p]")
-        return made
+            new_page.wait_for_selector("#focus h1")
+            new_page.wait_for_selector("#prediction [data-p]")
+        return new_page
 
     yield page
     for context in contexts:

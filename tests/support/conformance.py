@@ -192,7 +192,7 @@ def _sizes(reads: Mapping[str, Read], chance: random.Random) -> Iterator[tuple[s
     """Odd sizes that fit each other: the width is a multiple of every number of heads."""
     n_heads = chance.choice((2, 3, 4, 6))
     d_head = 2 * chance.randint(1, 5)
-    several = chance.choice((1, 2))  # an encoder and a decoder may differ
+    n_times = chance.choice((1, 2))  # an encoder and a decoder may differ
     has_experts = any("experts" in name for name in reads)
     # half of a head may be rotated, and the newest library multiplies experts in fours
     head_step = 4 if "partial_rotary_factor" in reads else 2
@@ -202,7 +202,7 @@ def _sizes(reads: Mapping[str, Read], chance: random.Random) -> Iterator[tuple[s
         elif name in _WIDTHS:
             yield name, n_heads * d_head * 2
         elif name in _HEADS:
-            yield name, n_heads * (several if name.startswith("decoder") else 1)
+            yield name, n_heads * (n_times if name.startswith("decoder") else 1)
         elif name == "num_key_value_heads":
             yield name, chance.choice([n for n in range(1, n_heads + 1) if n_heads % n == 0])
         elif name in _DEPTHS:
@@ -216,10 +216,10 @@ def _sizes(reads: Mapping[str, Read], chance: random.Random) -> Iterator[tuple[s
 
 
 def _options(name: str, reads: Mapping[str, Read]) -> Iterator[tuple[str, Sequence[Any]]]:
-    own = OPTIONS.get(name, {})
+    known_options = OPTIONS.get(name, {})
     for key, rule in reads.items():
-        if key in own:
-            yield key, own[key]
+        if key in known_options:
+            yield key, known_options[key]
         elif key in COMMON:
             yield key, COMMON[key]
         elif rule.kind is bool and rule.default is not None:
@@ -233,16 +233,19 @@ def difference(name: str, drawn: Draw, folder: Path) -> float:
 
     Both read two texts, the second shorter and padded, with every weight perturbed.
     """
-    theirs = _reference(name, drawn)
-    theirs.save_pretrained(folder)
-    ours = build_published(open_published(folder), torch.device("cpu"))
+    reference_model = _reference(name, drawn)
+    reference_model.save_pretrained(folder)
+    model = build_published(open_published(folder), torch.device("cpu"))
     generator = torch.Generator().manual_seed(drawn.seed)
     ids = torch.randint(3, drawn.attributes["vocab_size"], (2, LENGTH), generator=generator)
     padding = torch.ones(2, LENGTH, dtype=torch.bool)
     padding[1, 15:] = False
     ids = ids.masked_fill(~padding, 0)
     with torch.no_grad():
-        expected, result = their_output(theirs, ids, padding), our_output(ours, ids, padding)
+        expected, result = (
+            their_output(reference_model, ids, padding),
+            our_output(model, ids, padding),
+        )
     if expected.ndim == 3 and expected.shape[1] == LENGTH:
         expected, result = expected[padding], result[padding]
     assert result.shape == expected.shape
@@ -279,10 +282,10 @@ def their_output(model: Any, ids: Tensor, padding: Tensor) -> Tensor:
     inputs: dict[str, Tensor] = {"input_ids": ids, "attention_mask": padding.long()}
     if model.config.is_encoder_decoder:
         inputs["decoder_input_ids"] = _written(ids)
-    out = model(**inputs)
+    outputs = model(**inputs)
     for key in ("prediction_logits", "logits", "last_hidden_state"):
-        if hasattr(out, key):
-            return getattr(out, key)
+        if hasattr(outputs, key):
+            return getattr(outputs, key)
     raise AssertionError(f"{type(model).__name__} gives none of the outputs that are compared")
 
 
@@ -304,10 +307,10 @@ def worst(name: str, numbers: range) -> tuple[float, frozenset[str]]:
     """The worst difference of some configurations of a family, and all options that varied."""
     largest, options = 0.0, frozenset[str]()
     for number in numbers:
-        drawn = draw(name, number)
+        random_config = draw(name, number)
         with tempfile.TemporaryDirectory() as folder:
-            largest = max(largest, difference(name, drawn, Path(folder)))
-        options |= drawn.options
+            largest = max(largest, difference(name, random_config, Path(folder)))
+        options |= random_config.options
     return largest, options
 
 
@@ -315,8 +318,8 @@ def options_of(family: Family) -> tuple[str, ...]:
     """The attributes of a family that are drawn, but for sizes; those with one value are not."""
     reads = {key: rule for key, rule in family.rules.items() if isinstance(rule, Read)}
     options = {key for key, values in _options(family.model_type, reads) if len(values) > 1}
-    together = TOGETHER.get(family.model_type, ())
-    return tuple(sorted(options.union(*together)))
+    option_groups = TOGETHER.get(family.model_type, ())
+    return tuple(sorted(options.union(*option_groups)))
 
 
 def rows() -> Iterator[str]:
@@ -324,8 +327,8 @@ def rows() -> Iterator[str]:
     for name, family in FAMILIES.items():
         largest, _ = worst(name, range(ON_PAGE))
         options = ", ".join(f"`{option}`" for option in options_of(family))
-        drawn = (draw(name, number).architecture for number in range(ON_PAGE))
-        classes = ", ".join(dict.fromkeys(drawn))
+        architectures = (draw(name, number).architecture for number in range(ON_PAGE))
+        classes = ", ".join(dict.fromkeys(architectures))
         yield f"| `{name}` | {classes} | {options} | {largest:.1e} |"
 
 

@@ -48,15 +48,17 @@ def direct_split(documents: Sequence[Document], share: float) -> Split | None:
         return hashlib.sha256(documents[index].text.encode()).digest(), index
 
     sizes = [len(document.text.encode()) for document in documents]
-    budget, taken = share * sum(sizes), 0
-    chosen: set[int] = set()
+    budget, n_bytes = share * sum(sizes), 0
+    held_out_indices: set[int] = set()
     for index in sorted(range(len(documents)), key=key):
-        if taken + sizes[index] <= budget:
-            chosen.add(index)
-            taken += sizes[index]
-    if chosen and taken >= budget / 2:
-        train = tuple(d for i, d in enumerate(documents) if i not in chosen)
-        return Split(train, tuple(d for i, d in enumerate(documents) if i in chosen), "documents")
+        if n_bytes + sizes[index] <= budget:
+            held_out_indices.add(index)
+            n_bytes += sizes[index]
+    if held_out_indices and n_bytes >= budget / 2:
+        train = tuple(d for i, d in enumerate(documents) if i not in held_out_indices)
+        return Split(
+            train, tuple(d for i, d in enumerate(documents) if i in held_out_indices), "documents"
+        )
     cut = [_ends(document, share) for document in documents]
     heads = tuple(head for head, _ in cut if head.text)
     tails = tuple(tail for _, tail in cut if tail.text)
@@ -65,10 +67,10 @@ def direct_split(documents: Sequence[Document], share: float) -> Split | None:
 
 def _ends(document: Document, share: float) -> tuple[Document, Document]:
     text = document.text
-    at = len(text) - round(len(text) * share)
-    line = text.rfind("\n", at - len(text) // 100, at)
-    at = line + 1 if line >= 0 else at
-    return Document(document.name, text[:at]), Document(document.name, text[at:])
+    cut = len(text) - round(len(text) * share)
+    line = text.rfind("\n", cut - len(text) // 100, cut)
+    cut = line + 1 if line >= 0 else cut
+    return Document(document.name, text[:cut]), Document(document.name, text[cut:])
 
 
 def direct_files(folder: Path, split: Split, tokenizer: Tokenizer) -> None:
@@ -78,7 +80,7 @@ def direct_files(folder: Path, split: Split, tokenizer: Tokenizer) -> None:
     for name, documents in (("train", split.train), ("held_out", split.held_out)):
         ids = [tokenizer.encode_document(document.text) for document in documents]
         np.save(folder / f"{name}.npy", np.concatenate([np.asarray(i, dtype=dtype) for i in ids]))
-        starts = np.cumsum([0, *(len(each) for each in ids[:-1])], dtype=np.int64)
+        starts = np.cumsum([0, *(len(document_ids) for document_ids in ids[:-1])], dtype=np.int64)
         np.save(folder / f"{name}.starts.npy", starts)
 
 

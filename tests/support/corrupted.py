@@ -31,17 +31,17 @@ class Spot(NamedTuple):
 
 def list_spots(model: Transformer, trace: Trace) -> list[Spot]:
     """Every module that gives something when the sentence is read, but for the model itself."""
-    called: dict[Spot, None] = {}
+    spots: dict[Spot, None] = {}
     handles: list[Any] = []
     watched: list[Spot] = []
     for name, module in model.named_modules():
         if not name:
             continue
-        handles.append(module.register_forward_hook(_noting(called, Spot(name))))
+        handles.append(module.register_forward_hook(_noting(spots, Spot(name))))
         for method in _METHODS if isinstance(module, Positions) else ():
             if getattr(type(module), method) is not getattr(Positions, method):
                 watched.append(Spot(name, method))
-                module.__dict__[method] = _counted(called, watched[-1], getattr(module, method))
+                module.__dict__[method] = _counted(spots, watched[-1], getattr(module, method))
     try:
         read_all(trace)
     finally:
@@ -49,7 +49,7 @@ def list_spots(model: Transformer, trace: Trace) -> list[Spot]:
             handle.remove()
         for spot in watched:
             del model.get_submodule(spot.module).__dict__[spot.method]
-    return list(called)
+    return list(spots)
 
 
 def _noting(called: dict[Spot, None], spot: Spot) -> Any:
@@ -61,11 +61,11 @@ def _noting(called: dict[Spot, None], spot: Spot) -> Any:
 
 
 def _counted(called: dict[Spot, None], spot: Spot, inner: Any) -> Any:
-    def counted(*given: Any, **named: Any) -> Any:
+    def count_call(*given: Any, **named: Any) -> Any:
         called[spot] = None
         return inner(*given, **named)
 
-    return counted
+    return count_call
 
 
 def read_all(trace: Trace) -> None:
@@ -178,8 +178,8 @@ def names_it(address: str, spot: Spot) -> bool:
     for of_module, of_address in table:
         match = re.fullmatch(of_module, path)
         if match is not None:
-            wanted = re.sub(r"\b(?:L|NEXT)(?=\\\.)", lambda name: names[name[0]], of_address)
+            pattern = re.sub(r"\b(?:L|NEXT)(?=\\\.)", lambda name: names[name[0]], of_address)
             for group, part in enumerate(match.groups(), start=1):
-                wanted = wanted.replace(f"\\{group}", re.escape(part))
-            return re.fullmatch(wanted, address) is not None
+                pattern = pattern.replace(f"\\{group}", re.escape(part))
+            return re.fullmatch(pattern, address) is not None
     raise LookupError(f"no address is said to name {spot}")

@@ -108,13 +108,13 @@ def but(
 
     def make() -> History:
         base = healthy()
-        more = {
+        extra_signs = {
             id: sign(*value) if len(value) == 2 else value for id, value in (signs or {}).items()
         }
         return replace(
             base,
             facts=replace(base.facts, **(facts or {})),
-            signs={**base.signs, **more},
+            signs={**base.signs, **extra_signs},
             **changes,
         )
 

@@ -246,8 +246,8 @@ MATRIX = some(2, 3, 4)
 
 
 def _affine_extremes(*more: np.ndarray, empty: bool = True) -> list[Arrays]:
-    given = (*FEATURES, NO_SEQUENCE) if empty else FEATURES
-    return [(x, GAIN, *more) for x in given]
+    inputs = (*FEATURES, NO_SEQUENCE) if empty else FEATURES
+    return [(x, GAIN, *more) for x in inputs]
 
 
 def _norm(name: str, options: dict[str, Any], *, empty: bool = True) -> dict[str, Row]:

@@ -20,15 +20,15 @@ class Example:
 
 
 def ragged(lists: Iterable[Sequence[int]]) -> Ragged:
-    rows = [list(each) for each in lists]
-    starts = np.cumsum([0, *(len(each) for each in rows)])[:-1]
-    return Ragged(np.array([n for each in rows for n in each], dtype=np.int64), starts)
+    rows = [list(row) for row in lists]
+    starts = np.cumsum([0, *(len(row) for row in rows)])[:-1]
+    return Ragged(np.array([n for row in rows for n in row], dtype=np.int64), starts)
 
 
 def examples_of(columns: Mapping[str, Sequence[Sequence[int]]]) -> Examples:
     n = len(next(iter(columns.values())))
-    made = {name: ragged(lists) for name, lists in columns.items()}
-    return Examples(made, np.arange(n) + 1)
+    ragged_columns = {name: ragged(lists) for name, lists in columns.items()}
+    return Examples(ragged_columns, np.arange(n) + 1)
 
 
 def answers(lengths: Sequence[int], prompts: Sequence[int] | None = None) -> Examples:

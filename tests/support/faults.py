@@ -51,7 +51,7 @@ class Case:
 
     def codes(self) -> set[str]:
         """The codes of all findings."""
-        return {each.code for each in self.check()}
+        return {finding.code for finding in self.check()}
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,8 @@ def next_tokens(ids: Tensor, shift: int = 1) -> Tensor:
 @cache
 def built(preset: str, **declared: Any) -> Callable[[], Case]:
     """A case of a model alone."""
-    said = declare(**declared) if declared else None
-    return lambda: Case(assemble(tiny(preset), seed=0), declared=said)
+    expectations = declare(**declared) if declared else None
+    return lambda: Case(assemble(tiny(preset), seed=0), declared=expectations)
 
 
 @cache
@@ -180,8 +180,10 @@ def _time_and_batch_confused(
 
 
 def _nan_under_padding(forward: Any, x: Tensor, positions: Any, view: Any, cache: Any) -> Tensor:
-    out = forward(x, positions, view, cache)
-    return out if view.padding is None else out.masked_fill(~view.padding[..., None], math.nan)
+    outputs = forward(x, positions, view, cache)
+    return (
+        outputs if view.padding is None else outputs.masked_fill(~view.padding[..., None], math.nan)
+    )
 
 
 def _heads_not_transposed(stack: Any) -> None:
@@ -408,8 +410,8 @@ def _half(dtype: torch.dtype) -> Callable[[], Case]:
     def make() -> Case:
         case = with_optimizer("llama3-8b", dtype)()
         # tables of angles stay what they were
-        kept, positions = decoder(built("llama3-8b")()).positions, decoder(case).positions
-        positions.cos, positions.sin = kept.cos, kept.sin
+        half_positions, positions = decoder(built("llama3-8b")()).positions, decoder(case).positions
+        positions.cos, positions.sin = half_positions.cos, half_positions.sin
         case.optimizer = None
         return case
 
@@ -417,8 +419,8 @@ def _half(dtype: torch.dtype) -> Callable[[], Case]:
 
 
 def _massive(forward: Any, x: Tensor) -> Tensor:
-    out = forward(x)
-    return out + 3e4 * F.one_hot(torch.tensor(0), out.shape[-1]).to(out)
+    outputs = forward(x)
+    return outputs + 3e4 * F.one_hot(torch.tensor(0), outputs.shape[-1]).to(outputs)
 
 
 def _overflowing(model: Any) -> None:

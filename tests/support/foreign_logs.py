@@ -32,16 +32,16 @@ class Curves:
 def healthy(seed: int = 0, rows: int = 120, first: float = 8.3, last: float = 3.1) -> Curves:
     """A loss that falls by a power, with noise; norms that settle; warm-up and a cosine."""
     draws = random.Random(seed)
-    made = Curves()
+    curves = Curves()
     for i in range(rows):
         falls = last + (first - last) * (1 + i / 4) ** -0.8
-        made.losses.append(falls * (1 + draws.gauss(0, 0.012)))
-        made.norms.append((0.6 + 6 * math.exp(-i / 6)) * math.exp(draws.gauss(0, 0.25)))
+        curves.losses.append(falls * (1 + draws.gauss(0, 0.012)))
+        curves.norms.append((0.6 + 6 * math.exp(-i / 6)) * math.exp(draws.gauss(0, 0.25)))
         warm = min(1.0, (i + 1) / 8)
-        made.rates.append(3e-4 * warm * (0.5 + 0.5 * math.cos(math.pi * i / rows)))
+        curves.rates.append(3e-4 * warm * (0.5 + 0.5 * math.cos(math.pi * i / rows)))
         if i % 20 == 19:
-            made.held_out.append(((i + 1) * made.every, falls * 1.02))
-    return made
+            curves.held_out.append(((i + 1) * curves.every, falls * 1.02))
+    return curves
 
 
 def trainer_state(file: Path, made: Curves, **more: Any) -> Path:
@@ -127,9 +127,9 @@ CONSOLES = {
 def console(file: Path, made: Curves, line: str) -> Path:
     """A console's output: lines of a trainer among others."""
     rows = zip(made.steps, made.losses, made.norms, made.rates, strict=True)
-    said = [line.format(step=s, loss=a, norm=n, rate=r) for s, a, n, r in rows]
+    log_lines = [line.format(step=s, loss=a, norm=n, rate=r) for s, a, n, r in rows]
     other = ["loading 2 files", "number of parameters: 124.40M", "using fused AdamW: True"]
-    file.write_text("\n".join([*other, *said, "done"]) + "\n", encoding="utf-8")
+    file.write_text("\n".join([*other, *log_lines, "done"]) + "\n", encoding="utf-8")
     return file
 
 
@@ -137,10 +137,10 @@ def console(file: Path, made: Curves, line: str) -> Path:
 
 
 def _varint(value: int) -> bytes:
-    out = b""
+    encoded = b""
     while value > 127:
-        out, value = out + bytes([value & 127 | 128]), value >> 7
-    return out + bytes([value])
+        encoded, value = encoded + bytes([value & 127 | 128]), value >> 7
+    return encoded + bytes([value])
 
 
 def _inner(field: int, data: bytes) -> bytes:
@@ -153,9 +153,9 @@ def event_file(folder: Path, scalars: dict[str, list[tuple[int, float]]], name: 
     records = [b"\x09" + struct.pack("<d", 1.0) + _inner(3, b"brain.Event:2")]
     for tag, points in scalars.items():
         for step, value in points:
-            one = _inner(1, tag.encode()) + b"\x15" + struct.pack("<f", value)
+            scalar = _inner(1, tag.encode()) + b"\x15" + struct.pack("<f", value)
             event = b"\x09" + struct.pack("<d", 1.0) + b"\x10" + _varint(step)
-            records.append(event + _inner(5, _inner(1, one)))
+            records.append(event + _inner(5, _inner(1, scalar)))
     file = folder / f"events.out.tfevents.{name}.host"
     data = b"".join(struct.pack("<Q", len(r)) + bytes(4) + r + bytes(4) for r in records)
     file.write_bytes(data)

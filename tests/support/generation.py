@@ -58,9 +58,9 @@ class Scripted(nn.Module):
     ) -> Tensor:
         """One-hot states: with the identity as head they are the logits."""
         caches[0].advance(ids.shape[1])
-        at = caches[0].length
+        place = caches[0].length
         following = [
-            script[min(max(at - length, 0), len(script) - 1)]
+            script[min(max(place - length, 0), len(script) - 1)]
             for script, length in zip(self._scripts, self._lengths, strict=True)
         ]
         return self.head_weight[following][:, None].expand(-1, ids.shape[1], -1)

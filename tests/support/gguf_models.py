@@ -297,8 +297,8 @@ def published(family: str, table: dict[str, Any]) -> config.Transformer:
     """The model that a `config.json` describes."""
     rules = FAMILIES[family].rules
     sizes = {name: value for name, value in _SIZES.items() if name in rules}
-    known = {name: value for name, value in table.items() if name in rules}
-    attributes = read_attributes({**sizes, **known}, rules, family=family)
+    known_values = {name: value for name, value in table.items() if name in rules}
+    attributes = read_attributes({**sizes, **known_values}, rules, family=family)
     contents = DirectoryContents(FAMILIES[family].architectures[0], frozenset())
     return FAMILIES[family].read(attributes, contents)
 

@@ -22,16 +22,16 @@ def damaged(content: bytes, chance: random.Random) -> bytes:
     """The same, cut off, with bits turned, pieces doubled or values of other kinds."""
     data = bytearray(content)
     for _ in range(chance.randint(1, 3)):
-        at = chance.randrange(len(data) + 1)
+        offset = chance.randrange(len(data) + 1)
         match chance.randrange(5):
             case 0:
-                del data[at:]
-            case 1 if at < len(data):
-                data[at] ^= 1 << chance.randrange(8)
+                del data[offset:]
+            case 1 if offset < len(data):
+                data[offset] ^= 1 << chance.randrange(8)
             case 2:
-                data[at:at] = data[at : at + chance.randrange(50)]
+                data[offset:offset] = data[offset : offset + chance.randrange(50)]
             case 3:
-                data[at : at + chance.randrange(8)] = chance.choice(HUGE)
+                data[offset : offset + chance.randrange(8)] = chance.choice(HUGE)
             case _:
                 digits = [i for i, byte in enumerate(data) if chr(byte).isdigit()]
                 if digits:
@@ -67,8 +67,8 @@ def bounded_memory(most: int = MOST) -> Generator[None]:
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
     before = _resident("VmRSS")
     yield
-    more = _resident("VmHWM") - before
-    assert more < most, f"{more / 1e6:,.0f} MB more were in use"
+    extra_bytes = _resident("VmHWM") - before
+    assert extra_bytes < most, f"{extra_bytes / 1e6:,.0f} MB more were in use"
 
 
 def _resident(key: str) -> int:

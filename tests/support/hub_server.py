@@ -143,10 +143,10 @@ class _Handler(BaseHTTPRequestHandler):
     def _batch(self, name: str) -> None:
         objects = [
             {
-                **wanted,
-                "actions": {"upload": {"href": f"{self.hub.url}/upload/{wanted['oid']}"}},
+                **requested,
+                "actions": {"upload": {"href": f"{self.hub.url}/upload/{requested['oid']}"}},
             }
-            for wanted in json.loads(self.body)["objects"]
+            for requested in json.loads(self.body)["objects"]
         ]
         self._answer(200, {"transfer": "basic", "objects": objects})
 

@@ -70,7 +70,7 @@ def write_run(
     tokenizer.save(run.tokenizer)
     weights = assemble(model, seed=3).state_dict()
     run.shelf.save(0, Checkpoint(weights, {}, {}, {}), best=False, keep=1)
-    written = replace(find("nano"), model=model)
-    written = replace(written, objective=objective or written.objective)
-    run.config.write_text(run_to_toml(written), encoding="utf-8")
+    run_config = replace(find("nano"), model=model)
+    run_config = replace(run_config, objective=objective or run_config.objective)
+    run.config.write_text(run_to_toml(run_config), encoding="utf-8")
     return folder

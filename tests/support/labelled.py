@@ -37,9 +37,9 @@ TINY = (
 def text_of(words: Iterable[str], number: int) -> str:
     """Filling words with the telling ones among them."""
     chance = random.Random(number)
-    said = [*chance.sample(_FILLING, 4), *words]
-    chance.shuffle(said)
-    return f"{' '.join(said)} {number}"
+    text_words = [*chance.sample(_FILLING, 4), *words]
+    chance.shuffle(text_words)
+    return f"{' '.join(text_words)} {number}"
 
 
 def write_labelled(file: Path, n: int = 96, *, shuffled: bool = False) -> Path:

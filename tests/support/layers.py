@@ -54,13 +54,13 @@ QUERIES, KEYS = some(2, 3, 4), some(2, 5, 4)
 
 
 def _heads_hand(*arrays: Any) -> Any:
-    *given, mask, grad = arrays
-    return maths.multi_head_attention_grad(*given, grad, n_heads=2, mask=mask)
+    *inputs, mask, grad = arrays
+    return maths.multi_head_attention_grad(*inputs, grad, n_heads=2, mask=mask)
 
 
 def _latent_hand(*arrays: Any) -> Any:
-    *given, mask, grad = arrays
-    return maths.latent_attention_grad(*given, grad, mask=mask)
+    *inputs, mask, grad = arrays
+    return maths.latent_attention_grad(*inputs, grad, mask=mask)
 
 
 def _entropy_hand(q: Any, k: Any, mask: Any, grad: Any) -> Any:

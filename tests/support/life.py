@@ -30,18 +30,18 @@ SMALL = (
 def rows(n: int = 16, seed: int = 0) -> list[dict[str, str]]:
     """Prompts to say two words, with answers of different lengths."""
     draw = random.Random(seed)
-    made: list[dict[str, str]] = []
+    row_list: list[dict[str, str]] = []
     for number in range(n):
-        one, two = draw.choices(WORDS, k=2)
-        made.append(
+        first_word, second_word = draw.choices(WORDS, k=2)
+        row_list.append(
             {
-                "instruction": f"say {one} {number}",
-                "output": one if number % 3 else f"{one} and {two}.",
-                "chosen": f"{one}.",
-                "rejected": f"no {two}",
+                "instruction": f"say {first_word} {number}",
+                "output": first_word if number % 3 else f"{first_word} and {second_word}.",
+                "chosen": f"{first_word}.",
+                "rejected": f"no {second_word}",
             }
         )
-    return made
+    return row_list
 
 
 def write_rows(folder: Path, given: Sequence[dict[str, Any]] | None = None) -> Path:
@@ -55,7 +55,7 @@ def write_rows(folder: Path, given: Sequence[dict[str, Any]] | None = None) -> P
 def pretrain(folder: Path, *, steps: int = 8) -> Path:
     """A base model whose window holds an example."""
     file = folder.parent / "base.txt"
-    text = " ".join(f"{each['instruction']} {each['output']}" for each in rows(60, seed=1))
+    text = " ".join(f"{row['instruction']} {row['output']}" for row in rows(60, seed=1))
     file.write_text(text, encoding="utf-8")
     settings = [*TINY, "model.context_length=96", "text.held_out=0.2"]
     pellucid.train([file], out=folder, steps=steps, settings=settings, show=False)

@@ -41,8 +41,8 @@ class Loop:
         assert self.watch.guard.off == {}
         expected = declare(**declared)
         history = history_of_watch(self.watch, declared=expected)
-        found = diagnose(history, declared=expected)
-        return [finding.code for finding in found if finding.severity != "note"]
+        findings = diagnose(history, declared=expected)
+        return [finding.code for finding in findings if finding.severity != "note"]
 
 
 class Uncleared(Loop):

@@ -54,11 +54,13 @@ def per_row(gradient: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     """The gradients of one number per row, where `grad` reaches that number."""
 
     def hand(*arrays: Any) -> Any:
-        *given, grad = arrays
-        found = gradient(*given, **options)
-        many = found if isinstance(found, tuple) else (found,)
-        scaled = tuple(g * grad.reshape(grad.shape + (1,) * (g.ndim - grad.ndim)) for g in many)
-        return scaled if isinstance(found, tuple) else scaled[0]
+        *inputs, grad = arrays
+        grads = gradient(*inputs, **options)
+        grad_tuple = grads if isinstance(grads, tuple) else (grads,)
+        scaled = tuple(
+            g * grad.reshape(grad.shape + (1,) * (g.ndim - grad.ndim)) for g in grad_tuple
+        )
+        return scaled if isinstance(grads, tuple) else scaled[0]
 
     return hand
 

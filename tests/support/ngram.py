@@ -68,12 +68,14 @@ def fit(train: Documents, order: int, vocab_size: int) -> NGrams:
     ids: list[Ints] = []
     keys: list[Ints] = []
     sizes: list[int] = []
-    below, n_below = np.zeros_like(stream), 1
+    shorter_ids, n_below = np.zeros_like(stream), 1
     for n in range(order):
-        unique, below = np.unique(shifted(stream, n) * n_below + below, return_inverse=True)
+        unique, shorter_ids = np.unique(
+            shifted(stream, n) * n_below + shorter_ids, return_inverse=True
+        )
         keys.append(unique)
         sizes.append(n_below)
-        ids.append(below)
+        ids.append(shorter_ids)
         n_below = len(unique)
 
     levels: list[Level] = []
@@ -96,7 +98,7 @@ def fit(train: Documents, order: int, vocab_size: int) -> NGrams:
 def padded(documents: Documents, order: int, vocab_size: int) -> Ints:
     """One stream in which no predicted n-gram reaches into the document before."""
     end, begin = [vocab_size], [vocab_size + 1] * max(order - 1, 1)
-    return np.concatenate([np.array([*begin, *each, *end], np.int64) for each in documents])
+    return np.concatenate([np.array([*begin, *document, *end], np.int64) for document in documents])
 
 
 def shifted(values: Ints, by: int) -> Ints:
@@ -131,23 +133,25 @@ def witten_bell(counts: Ints, context_of: Ints, n_contexts: int) -> tuple[Floats
 def probabilities(model: NGrams, stream: Ints, kind: str) -> Floats:
     """Probability of each symbol of a padded stream, given those before it."""
     p = np.full(len(stream), 1.0 / (model.vocab_size + 1))
-    below = contexts = np.zeros(len(stream), np.int64)  # the empty context has id 0
+    shorter_ids = contexts = np.zeros(len(stream), np.int64)  # the empty context has id 0
     for n, level in enumerate(model.levels):
         gain, norm, escape = level.statistics[kind]
-        ids = looked_up(level, shifted(stream, n), below)
+        ids = looked_up(level, shifted(stream, n), shorter_ids)
         total = np.where(contexts >= 0, norm[contexts], 0)
-        seen = total > 0
+        is_known = total > 0
         gained = np.where(ids >= 0, gain[ids], 0)
-        p[seen] = (gained[seen] + escape[contexts[seen]] * p[seen]) / total[seen]
-        below, contexts = ids, shifted(ids, 1)
+        p[is_known] = (gained[is_known] + escape[contexts[is_known]] * p[is_known]) / total[
+            is_known
+        ]
+        shorter_ids, contexts = ids, shifted(ids, 1)
     return p
 
 
 def looked_up(level: Level, oldest: Ints, suffixes: Ints) -> Ints:
     """Ids of n-grams by oldest symbol and suffix; -1 for what training never met."""
     keys = np.where(suffixes >= 0, oldest * level.n_suffixes + suffixes, -1)
-    found = np.minimum(np.searchsorted(level.keys, keys), len(level.keys) - 1)
-    return np.where(level.keys[found] == keys, found, -1)
+    positions = np.minimum(np.searchsorted(level.keys, keys), len(level.keys) - 1)
+    return np.where(level.keys[positions] == keys, positions, -1)
 
 
 def total_nats(model: NGrams, documents: Documents, kind: str) -> float:

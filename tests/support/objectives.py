@@ -140,8 +140,8 @@ def preference_batch() -> PreferenceBatch:
 def rollout_batch() -> RolloutBatch:
     generator = torch.Generator().manual_seed(3)
     targets = targets_of(4)
-    seen = targets != IGNORED
-    log_p = torch.randn(ROWS, TIME, generator=generator, dtype=torch.float64) * seen
+    is_target = targets != IGNORED
+    log_p = torch.randn(ROWS, TIME, generator=generator, dtype=torch.float64) * is_target
     rewards = torch.tensor([1.0, 0.0, 0.5, -1.0], dtype=torch.float64)
     return RolloutBatch(
         ids=random_ids(ROWS, TIME, seed=9),
@@ -149,7 +149,7 @@ def rollout_batch() -> RolloutBatch:
         advantages=maths.rloo_advantages(rewards),
         rewards=rewards,
         sampled_log_p=log_p,
-        reference_log_p=log_p - 0.1 * seen,
+        reference_log_p=log_p - 0.1 * is_target,
         n_supervised=ROWS,
     )
 

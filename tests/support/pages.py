@@ -43,11 +43,11 @@ def _run(text: str, name: str, namespace: dict[str, Any]) -> str:
         # counted so that a traceback names the line of the page
         before = text[: block.start(1)].count("\n")
         code = compile("\n" * before + block[1], name, "exec")
-        said = io.StringIO()
-        with contextlib.redirect_stdout(said):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
             exec(code, namespace)
-        below = f"\n```output\n{said.getvalue()}```\n" if said.getvalue() else ""
-        return f"```python\n{block[1]}```\n{below}"
+        output_block = f"\n```output\n{printed.getvalue()}```\n" if printed.getvalue() else ""
+        return f"```python\n{block[1]}```\n{output_block}"
 
     with np.printoptions(), np.errstate(), torch.random.fork_rng(devices=[]):
         return BLOCK.sub(anew, text)

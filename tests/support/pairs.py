@@ -35,10 +35,10 @@ TINY_PAIR = (
 def words(n: int = 1500, *, letters: str = "abcdefgh", longest: int = 5) -> list[str]:
     """`n` different words of these letters, none of them any language's."""
     draw = random.Random(1)
-    found = dict[str, None]()
-    while len(found) < n:
-        found["".join(draw.choice(letters) for _ in range(draw.randint(1, longest)))] = None
-    return sorted(found)
+    unique_words = dict[str, None]()
+    while len(unique_words) < n:
+        unique_words["".join(draw.choice(letters) for _ in range(draw.randint(1, longest)))] = None
+    return sorted(unique_words)
 
 
 def write_pairs(file: Path, pairs: Sequence[tuple[str, str]]) -> Path:

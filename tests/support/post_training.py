@@ -108,10 +108,12 @@ def dpo(
 ) -> Tensor:
     """-log sigmoid of the margin, with both answers in one call or in two."""
     pair = answers(step, pairs)[:: -1 if swapped else 1]
-    both = torch.cat(pair)
+    both_answers = torch.cat(pair)
     with torch.no_grad():
-        before = log_p(reference, both)
-    after = log_p(model, both) if at_once else torch.cat([log_p(model, ids) for ids in pair])
+        before = log_p(reference, both_answers)
+    after = (
+        log_p(model, both_answers) if at_once else torch.cat([log_p(model, ids) for ids in pair])
+    )
     good, bad = (after - before).chunk(2)
     return -F.logsigmoid(beta * (good - bad)).mean()
 

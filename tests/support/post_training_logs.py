@@ -16,19 +16,19 @@ def dpo(seed: int = 0, rows: int = 40, rise: float = 1.2) -> list[Row]:
     draws = random.Random(seed)
     log: list[Row] = []
     for i in range(rows):
-        done, noise = 1 - math.exp(-3 * i / rows), draws.gauss(0, 0.15 * (i > 0))
-        margin, length = rise * done + noise, draws.gauss(250, 30)
-        chosen = -0.6 * rise * done + draws.gauss(0, 0.1 * (i > 0))
+        progress, noise = 1 - math.exp(-3 * i / rows), draws.gauss(0, 0.15 * (i > 0))
+        margin, length = rise * progress + noise, draws.gauss(250, 30)
+        chosen_reward = -0.6 * rise * progress + draws.gauss(0, 0.1 * (i > 0))
         log.append({
             "loss": math.log1p(math.exp(-margin)) + draws.random() * 0.05 * (i > 0),
             "grad_norm": 8 * math.exp(draws.gauss(0, 0.3)),
             "learning_rate": 5e-7 * min(1, (i + 1) / 8),
-            "rewards/chosen": chosen,
-            "rewards/rejected": chosen - margin,
-            "rewards/accuracies": min(1.0, max(0.0, 0.5 * (i > 0) + 0.22 * done + noise / 3)),
+            "rewards/chosen": chosen_reward,
+            "rewards/rejected": chosen_reward - margin,
+            "rewards/accuracies": min(1.0, max(0.0, 0.5 * (i > 0) + 0.22 * progress + noise / 3)),
             "rewards/margins": margin,
-            "logps/chosen": -length + 10 * chosen,
-            "logps/rejected": -length + 10 * (chosen - margin),
+            "logps/chosen": -length + 10 * chosen_reward,
+            "logps/rejected": -length + 10 * (chosen_reward - margin),
         })  # fmt: skip
     return log
 
@@ -38,22 +38,22 @@ def grpo(seed: int = 0, rows: int = 60) -> list[Row]:
     draws = random.Random(seed)
     log: list[Row] = []
     for i in range(rows):
-        done = 1 - math.exp(-2 * i / rows)
-        right = min(1.0, max(0.0, 0.2 + 0.4 * done + draws.gauss(0, 0.08)))
+        progress = 1 - math.exp(-2 * i / rows)
+        right = min(1.0, max(0.0, 0.2 + 0.4 * progress + draws.gauss(0, 0.08)))
         log.append({
-            "loss": max(0.0, draws.gauss(0.002 * done, 0.01)),
+            "loss": max(0.0, draws.gauss(0.002 * progress, 0.01)),
             "grad_norm": 0.3 * math.exp(draws.gauss(0, 0.4)),
             "learning_rate": 1e-6 * min(1, (i + 1) / 6),
             "rewards/accuracy_reward/mean": right,
-            "rewards/format_reward/mean": min(1.0, done + draws.random() * 0.1),
-            "reward": right + min(1.0, done + draws.random() * 0.1),
+            "rewards/format_reward/mean": min(1.0, progress + draws.random() * 0.1),
+            "reward": right + min(1.0, progress + draws.random() * 0.1),
             "reward_std": abs(draws.gauss(0.3, 0.05)),
             "frac_reward_zero_std": min(1.0, abs(draws.gauss(0.3, 0.15))),
-            "kl": 0.02 * done * math.exp(draws.gauss(0, 0.5)),
-            "completions/mean_length": 300 * (1 + done) * math.exp(draws.gauss(0, 0.1)),
+            "kl": 0.02 * progress * math.exp(draws.gauss(0, 0.5)),
+            "completions/mean_length": 300 * (1 + progress) * math.exp(draws.gauss(0, 0.1)),
             "completions/clipped_ratio": min(1.0, abs(draws.gauss(0.1, 0.05))),
             "clip_ratio/region_mean": abs(draws.gauss(0.001, 0.001)),
-            "entropy": 0.5 - 0.3 * done + draws.gauss(0, 0.02),
+            "entropy": 0.5 - 0.3 * progress + draws.gauss(0, 0.02),
         })  # fmt: skip
     return log
 

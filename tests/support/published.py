@@ -289,22 +289,22 @@ WRITTEN_AS = {
 
 def config_of(family: str, **extra: Any) -> config.Transformer:
     """The model that these attributes describe."""
-    found = FAMILIES[family]
-    table = read_attributes({**ATTRIBUTES[family], **extra}, found.rules, family=family)
-    return found.read(table, DirectoryContents(found.architectures[0], frozenset()))
+    model_family = FAMILIES[family]
+    table = read_attributes({**ATTRIBUTES[family], **extra}, model_family.rules, family=family)
+    return model_family.read(table, DirectoryContents(model_family.architectures[0], frozenset()))
 
 
 def write(folder: Path, family: str = "llama", **extra: Any) -> Transformer:
     """A directory of that family, with a tokenizer of bytes; gives back the model in it."""
-    described = config_of(family, **extra)
-    model = assemble(described, seed=3).eval()
+    model_config = config_of(family, **extra)
+    model = assemble(model_config, seed=3).eval()
     folder.mkdir(parents=True)
     words = train_bytes()
     ends = {"bos_token_id": words.begin_id, "eos_token_id": words.end_id}
-    written_as = write_published(folder, described, model.state_dict(), ends)
+    written_as = write_published(folder, model_config, model.state_dict(), ends)
     assert written_as == WRITTEN_AS.get(family, family)
     words.save(folder / "tokenizer.json")
-    settings = settings_for(words.roles(), context_length=described.context_length)
+    settings = settings_for(words.roles(), context_length=model_config.context_length)
     (folder / "tokenizer_config.json").write_text(settings)
     return model
 
@@ -331,13 +331,14 @@ def shard(folder: Path) -> None:
 
     tensors = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()
-    where = {
-        name: f"model-0000{1 + at % 2}-of-00002.safetensors" for at, name in enumerate(tensors)
+    file_of_tensor = {
+        name: f"model-0000{1 + index % 2}-of-00002.safetensors"
+        for index, name in enumerate(tensors)
     }
-    for file in set(where.values()):
-        part = {name: tensor for name, tensor in tensors.items() if where[name] == file}
+    for file in set(file_of_tensor.values()):
+        part = {name: tensor for name, tensor in tensors.items() if file_of_tensor[name] == file}
         save_file(part, folder / file)
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": where}))
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": file_of_tensor}))
 
 
 def ids(columns: int) -> Tensor:

@@ -35,10 +35,10 @@ LENGTH, SHOWN = 9, 6
 
 def configuration(name: str, number: int) -> Draw:
     """A random configuration that says each thing once."""
-    drawn = draw(name, number)
-    if "rope_theta" in drawn.attributes:
-        drawn.attributes.pop("rope_parameters", None)
-    return drawn
+    random_config = draw(name, number)
+    if "rope_theta" in random_config.attributes:
+        random_config.attributes.pop("rope_parameters", None)
+    return random_config
 
 
 def weight(name: str, shape: tuple[int, ...]) -> Tensor:

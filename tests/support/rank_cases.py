@@ -217,9 +217,9 @@ def losses_of(case: RankCase, world: World, *, updates: int = 40) -> list[list[f
     for step in range(updates):
         grown = case.grows and step >= updates // 2
         larger = replace(_repeat(batch, 2), n_supervised=batch.n_supervised * 2)
-        own = own_part(larger if grown else batch, world)
-        made = stepper.update(own, step=step, factor=1.0)
-        numbers.append([float(made.parts["loss_nats"]), float(made.grad_norm)])
+        own_batch = own_part(larger if grown else batch, world)
+        update_numbers = stepper.update(own_batch, step=step, factor=1.0)
+        numbers.append([float(update_numbers.parts["loss_nats"]), float(update_numbers.grad_norm)])
     return numbers
 
 
@@ -237,8 +237,10 @@ def gradients_of(case: RankCase, world: World) -> dict[str, list[float]]:
         share=share,
     )
     world.sum_gradients(stepper._optimiser.parameters, [])
-    named = stepper._model.named_parameters()
-    return {name: world.full(p.grad).flatten().tolist() for name, p in named if p.grad is not None}
+    parameters = stepper._model.named_parameters()
+    return {
+        name: world.full(p.grad).flatten().tolist() for name, p in parameters if p.grad is not None
+    }
 
 
 def poisoned(world: World) -> dict[str, Any]:
@@ -290,19 +292,19 @@ def built(name: str, world: World) -> dict[str, Any]:
     plan = plan_run(run, torch.device("cpu"), compiler=None, ranks=1)
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as measured:
         model = build_model(run, plan, unused, world)
-    held, peak = 0, 0
+    held_bytes, peak = 0, 0
     untyped: Any = measured.profiler
     for event in untyped.kineto_results.events():
         if event.name() == "[memory]":
-            held += event.nbytes()
-            peak = max(peak, held)
-    whole = build_model(run, plan, unused, World()).state_dict()
-    ours = {name: world.full(tensor) for name, tensor in model.state_dict().items()}
+            held_bytes += event.nbytes()
+            peak = max(peak, held_bytes)
+    whole_state = build_model(run, plan, unused, World()).state_dict()
+    gathered = {name: world.full(tensor) for name, tensor in model.state_dict().items()}
     return {
         "peak": peak,
-        "whole": sum(tensor.nbytes for tensor in whole.values()),
-        "largest": max(tensor.nbytes for tensor in whole.values()),
-        "equal": all(torch.equal(tensor, ours[name]) for name, tensor in whole.items()),
+        "whole": sum(tensor.nbytes for tensor in whole_state.values()),
+        "largest": max(tensor.nbytes for tensor in whole_state.values()),
+        "equal": all(torch.equal(tensor, gathered[name]) for name, tensor in whole_state.items()),
         "trained": sum(p.requires_grad for p in model.parameters()),
     }
 
@@ -321,24 +323,24 @@ def main(file: str, updates: str, names: Sequence[str]) -> None:
     """Carry out the named cases, each after its layout, and write what came of them."""
     torch.set_num_threads(1)
     os.environ.setdefault("LOCAL_WORLD_SIZE", "2")
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for full_name in names:
         layout, _, name = full_name.partition("/")
         settings = replace(LAYOUTS[layout], timeout_seconds=60.0)
         with joined(settings) as world:
             world.start_together()
             if name == "poisoned":
-                found[full_name] = poisoned(world)
+                results[full_name] = poisoned(world)
             elif name == "slow":
-                found[full_name] = slow(world)
+                results[full_name] = slow(world)
             elif name.startswith("built "):
-                found[full_name] = world.gather(built(name[6:], world))
+                results[full_name] = world.gather(built(name[6:], world))
             elif name.startswith("gradients of "):
-                found[full_name] = gradients_of(ALL_CASES[name[13:]], world)
+                results[full_name] = gradients_of(ALL_CASES[name[13:]], world)
             else:
-                found[full_name] = losses_of(ALL_CASES[name], world, updates=int(updates))
+                results[full_name] = losses_of(ALL_CASES[name], world, updates=int(updates))
             if world.rank == 0:
-                Path(file).write_text(json.dumps(found), encoding="utf-8")
+                Path(file).write_text(json.dumps(results), encoding="utf-8")
 
 
 if __name__ == "__main__":

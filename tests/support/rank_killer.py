@@ -109,9 +109,11 @@ def await_moment(run: RunFolder, number: int, moments: random.Random, longest: f
 def main(folder: Path, kind: str, kills: int, steps: int) -> None:
     """Train once without a kill; kill a second training `kills` times, then let it end."""
     moments, log, in_shares = random.Random(kind), folder / "log.txt", kind == "shares"
-    whole, words = (words_of(folder, kind, folder / name, steps) for name in ("whole", "killed"))
+    straight_words, words = (
+        words_of(folder, kind, folder / name, steps) for name in ("whole", "killed")
+    )
     started = time.monotonic()
-    ends = [wait(start(whole, in_shares=in_shares, log=log))]
+    ends = [wait(start(straight_words, in_shares=in_shares, log=log))]
     longest, run = time.monotonic() - started, RunFolder(folder / "killed")
     killed, while_saving, at_steps, ended = 0, 0, list[int](), 0
     while killed < kills:

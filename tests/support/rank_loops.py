@@ -277,11 +277,11 @@ def run(name: str, rank: int) -> dict[str, Any]:
         parts = [getattr(p, "to_local", lambda p=p: p)() for p in model.parameters()]
         ends.append((losses, [p.detach().clone() for p in parts], torch.get_rng_state()))
     (losses, weights, state), (other_losses, other_weights, other_state) = ends
-    same = losses == other_losses and torch.equal(state, other_state)
-    same &= all(map(torch.equal, weights, other_weights))
+    is_same = losses == other_losses and torch.equal(state, other_state)
+    is_same &= all(map(torch.equal, weights, other_weights))
     return {
         "codes": [(f.code, f.severity, f.what, f.where) for f in findings],
-        "same": same,
+        "same": is_same,
         "off": {} if watched is None else dict(watched.guard.off),
     }
 

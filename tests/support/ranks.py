@@ -33,12 +33,12 @@ def start_rank(
     rank: int, words: Sequence[str], folder: Path, **variables: str
 ) -> subprocess.Popen[str]:
     """Start `python WORDS` as one rank; the variables are those that ranks share."""
-    own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1"}
-    own |= {"OMP_NUM_THREADS": "1", "PELLUCID_CACHE": "off", "PYTHONPATH": str(_TESTS)}
+    rank_variables = {"RANK": str(rank), "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1"}
+    rank_variables |= {"OMP_NUM_THREADS": "1", "PELLUCID_CACHE": "off", "PYTHONPATH": str(_TESTS)}
     return subprocess.Popen(
         [sys.executable, *words],
         cwd=folder,
-        env=os.environ | own | variables,
+        env=os.environ | rank_variables | variables,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -51,7 +51,7 @@ def finish(
     """The exit code, the output and the errors of each rank."""
     try:
         ends = [(*rank.communicate(timeout=seconds), rank) for rank in ranks]
-        return [(rank.returncode, out, err) for out, err, rank in ends]
+        return [(rank.returncode, stdout, stderr) for stdout, stderr, rank in ends]
     finally:
         for rank in ranks:
             rank.kill()

@@ -877,10 +877,10 @@ def quiet(transformers: Any) -> None:
 
 def both(case: str, folder: Path) -> tuple[Any, Transformer, Published]:
     """Theirs, ours from the directory that theirs was saved to, and how ours was read."""
-    theirs = reference(case)
-    theirs.save_pretrained(folder)
+    reference_model = reference(case)
+    reference_model.save_pretrained(folder)
     published = open_published(folder)
-    return theirs, build_published(published, torch.device("cpu")), published
+    return reference_model, build_published(published, torch.device("cpu")), published
 
 
 def token_ids(rows: int, columns: int) -> Tensor:
@@ -916,8 +916,8 @@ def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
 
 def _their_logits(model: Any, ids: Tensor, padding: Tensor | None = None) -> Tensor:
     with _default_dtype(model.dtype):
-        out = model(ids, attention_mask=_attention_mask(padding))
-    return out.prediction_logits if hasattr(out, "prediction_logits") else out.logits
+        outputs = model(ids, attention_mask=_attention_mask(padding))
+    return outputs.prediction_logits if hasattr(outputs, "prediction_logits") else outputs.logits
 
 
 def _their_classes(model: Any, ids: Tensor, padding: Tensor | None = None) -> Tensor:
@@ -932,9 +932,9 @@ def _our_logits(model: Transformer, ids: Tensor, padding: Tensor | None = None) 
 
 def _their_states(model: Any, ids: Tensor, padding: Tensor | None = None) -> Tensor:
     model = getattr(model, "electra", model)  # its discriminator reads the states
-    out = model(ids, attention_mask=_attention_mask(padding))
-    pooled: Tensor | None = getattr(out, "pooler_output", None)
-    states = out.last_hidden_state
+    outputs = model(ids, attention_mask=_attention_mask(padding))
+    pooled: Tensor | None = getattr(outputs, "pooler_output", None)
+    states = outputs.last_hidden_state
     return states if pooled is None else torch.cat((states, pooled[:, None]), dim=1)
 
 
@@ -946,9 +946,9 @@ def _our_states(model: Transformer, ids: Tensor, padding: Tensor | None = None) 
 
 
 def _their_pair(model: Any, ids: Tensor, padding: Tensor | None = None) -> Tensor:
-    written = ids.flip(0)[:, :20]
+    decoder_ids = ids.flip(0)[:, :20]
     mask = _attention_mask(padding)
-    return model(input_ids=ids, attention_mask=mask, decoder_input_ids=written).logits
+    return model(input_ids=ids, attention_mask=mask, decoder_input_ids=decoder_ids).logits
 
 
 def _our_pair(model: Transformer, ids: Tensor, padding: Tensor | None = None) -> Tensor:

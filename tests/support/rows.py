@@ -28,7 +28,7 @@ def row(number: int = 1, **values: object) -> Row:
 
 
 def rows(*values: Mapping[str, Any]) -> list[Row]:
-    return [row(number, **each) for number, each in enumerate(values, 1)]
+    return [row(number, **value) for number, value in enumerate(values, 1)]
 
 
 def examples_of(
@@ -41,14 +41,14 @@ def examples_of(
     classes: Sequence[str] | None = None,
 ) -> tuple[list[Example], RowCounts, list[str]]:
     """All rows of a config (or those given), encoded, with the census and what was chosen."""
-    found = list(assemble_rows(kind, Piped())) if given is None else list(given)
+    row_list = list(assemble_rows(kind, Piped())) if given is None else list(given)
     form = assemble_form(
-        assemble_columns(kind, found[0]),
-        found,
+        assemble_columns(kind, row_list[0]),
+        row_list,
         tokenizer,
         context_length=context_length,
         template=assemble_template(kind, folder),
         classes=classes,
     )
     census = RowCounts()
-    return list(encode_rows(form, found, census)), census, form.choices
+    return list(encode_rows(form, row_list, census)), census, form.choices

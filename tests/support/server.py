@@ -36,15 +36,15 @@ class Server:
 
     def answer(self, handler: BaseHTTPRequestHandler) -> None:
         """One request."""
-        asked = {name.lower(): value for name, value in handler.headers.items()}
+        request_headers = {name.lower(): value for name, value in handler.headers.items()}
         self.paths.append(handler.path)
         if self.redirect is not None and not handler.path.startswith("/elsewhere"):
             handler.send_response(302)
-            where = {"Location": f"{self.url}/elsewhere", "Content-Length": "0"}
-            self._head(handler, where | self.redirect)
+            redirect_headers = {"Location": f"{self.url}/elsewhere", "Content-Length": "0"}
+            self._head(handler, redirect_headers | self.redirect)
             return
-        self.asked.append(asked)
-        start = self._start(asked)
+        self.asked.append(request_headers)
+        start = self._start(request_headers)
         total = len(self.content)
         if start is not None and start >= total:
             handler.send_response(416)
@@ -52,15 +52,15 @@ class Server:
             return
         body = self.content[start or 0 :]
         handler.send_response(206 if start is not None else self.status)
-        said = {"Content-Type": "text/plain"}
+        answer_headers = {"Content-Type": "text/plain"}
         if self.length:
-            said["Content-Length"] = str(len(body))
+            answer_headers["Content-Length"] = str(len(body))
         if start is not None:
-            said["Content-Range"] = f"bytes {start}-{total - 1}/{total}"
+            answer_headers["Content-Range"] = f"bytes {start}-{total - 1}/{total}"
         for name, value in (("ETag", self.etag), ("Last-Modified", self.modified)):
             if value is not None:
-                said[name] = value
-        self._head(handler, said | self.headers)
+                answer_headers[name] = value
+        self._head(handler, answer_headers | self.headers)
         self._send(handler, body)
 
     def _send(self, handler: BaseHTTPRequestHandler, body: bytes) -> None:
@@ -73,9 +73,9 @@ class Server:
         handler.close_connection = True
 
     def _start(self, asked: dict[str, str]) -> int | None:
-        found = re.fullmatch(r"bytes=(\d+)-", asked.get("range", ""))
+        match = re.fullmatch(r"bytes=(\d+)-", asked.get("range", ""))
         fits = asked.get("if-range") in (self.etag, self.modified) or not self.ifs
-        return int(found[1]) if found and self.ranges and fits else None
+        return int(match[1]) if match and self.ranges and fits else None
 
     def _head(self, handler: BaseHTTPRequestHandler, headers: dict[str, str]) -> None:
         for name, value in headers.items():

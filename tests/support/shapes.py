@@ -40,9 +40,9 @@ class _Decorators(hook.JaxtypingTransformer):
     """
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:  # noqa: N802
-        inside = any(isinstance(parent, ast.FunctionDef) for parent in self._parents)
+        is_inner = any(isinstance(parent, ast.FunctionDef) for parent in self._parents)
         shapes = any(isinstance(part, ast.Constant) for part in _annotations(node))
-        return super().visit_FunctionDef(node) if shapes or not inside else node
+        return super().visit_FunctionDef(node) if shapes or not is_inner else node
 
 
 def check_at_run_time() -> None:

@@ -59,8 +59,8 @@ def read_tensorboard(run: Path) -> Shown:
             return []
         return [event.tensor_proto.string_val[0].decode() for event in events.Tensors(name)]
 
-    named = [name.removesuffix("/text_summary") for name in tags["tensors"]]
-    labels = [text for name in named if name.startswith("tags/") for text in texts(name)]
+    text_names = [name.removesuffix("/text_summary") for name in tags["tensors"]]
+    labels = [text for name in text_names if name.startswith("tags/") for text in texts(name)]
     return {
         "numbers": {
             name: {scalar.step: scalar.value for scalar in events.Scalars(name)}
@@ -115,18 +115,18 @@ def read_wandb(run: Path) -> Shown:
 
 def _records(content: bytes) -> Iterator[bytes]:
     """The records of LevelDB's log: blocks of 32 kB, records cut at their ends."""
-    place, whole = 7, b""
+    place, record = 7, b""
     while place + 7 <= len(content):
         if 32768 - place % 32768 < 7:
             place += 32768 - place % 32768
             continue
         length = int.from_bytes(content[place + 4 : place + 6], "little")
         kind = content[place + 6]
-        whole += content[place + 7 : place + 7 + length]
+        record += content[place + 7 : place + 7 + length]
         place += 7 + length
         if kind in (1, 4):
-            yield whole
-            whole = b""
+            yield record
+            record = b""
 
 
 def read_trackio(run: Path) -> Shown:
@@ -165,8 +165,8 @@ def read_mlflow(run: Path) -> Shown:
 
     client = MlflowClient(tracking_uri=f"sqlite:///{run.parent / 'mlflow.db'}")
     experiment = client.get_experiment_by_name("pellucid")
-    found = client.search_runs([experiment.experiment_id])
-    data, run_id = found[0].data, found[0].info.run_id
+    mlflow_runs = client.search_runs([experiment.experiment_id])
+    data, run_id = mlflow_runs[0].data, mlflow_runs[0].info.run_id
 
     def texts(name: str) -> list[str]:
         files = [file.path for file in client.list_artifacts(run_id, name)]
@@ -183,7 +183,7 @@ def read_mlflow(run: Path) -> Shown:
         "samples": texts("sample"),
         "findings": texts("findings"),
         "pictures": [folder.path for folder in folders],
-        "runs": [one.info.run_id for one in found],
+        "runs": [mlflow_run.info.run_id for mlflow_run in mlflow_runs],
     }
 
 

@@ -62,21 +62,21 @@ def twin_job(name: str, *, steps: int, seed: int = 1, rate: float | None = None)
 def _over(
     batch: Callable[[int, int], Batch], change: Callable[[TokenBatch, int], Batch]
 ) -> Callable[[int, int], Batch]:
-    def changed(place: int, n: int) -> Batch:
-        made = batch(place, n)
-        assert isinstance(made, TokenBatch)
-        return change(made, place)
+    def changed_batch(place: int, n: int) -> Batch:
+        token_batch = batch(place, n)
+        assert isinstance(token_batch, TokenBatch)
+        return change(token_batch, place)
 
-    return changed
+    return changed_batch
 
 
 def _masked(batch: TokenBatch, seed: int) -> TokenBatch:
-    chosen = torch.rand(batch.ids.shape, generator=torch.Generator().manual_seed(seed)) < 0.15
-    chosen[:, 0] = True
+    is_hidden = torch.rand(batch.ids.shape, generator=torch.Generator().manual_seed(seed)) < 0.15
+    is_hidden[:, 0] = True
     return TokenBatch(
-        ids=batch.ids.masked_fill(chosen, _HIDDEN),
-        targets=batch.ids.masked_fill(~chosen, IGNORED),
-        n_supervised=int(chosen.sum()),
+        ids=batch.ids.masked_fill(is_hidden, _HIDDEN),
+        targets=batch.ids.masked_fill(~is_hidden, IGNORED),
+        n_supervised=int(is_hidden.sum()),
     )
 
 

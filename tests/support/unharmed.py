@@ -62,7 +62,7 @@ def state(loop: Loop) -> list[Any]:
         [[len(h) for n, h in vars(m).items() if n.endswith("_hooks")] for m in model.modules()],
         [sorted(vars(module)) for module in model.modules()],
         [len(p._backward_hooks or ()) for p in model.parameters()],
-        [one.state_dict() for one in loop.optimizers],
+        [optimizer.state_dict() for optimizer in loop.optimizers],
         torch.get_rng_state(),
         random.getstate(),
         np.random.get_state()[1].tolist(),
@@ -106,7 +106,7 @@ _PLAIN: dict[Any, list[Any]] = {}
 
 def all_of(loop: Loop) -> Watch:
     """A watch that looks as often as it can."""
-    optimizers = [getattr(one, "optimizer", one) for one in loop.optimizers]
+    optimizers = [getattr(optimizer, "optimizer", optimizer) for optimizer in loop.optimizers]
     return watch(loop.model, optimizers, max_overhead=None, **loop.options)
 
 
@@ -115,7 +115,7 @@ def unharmed(make: Callable[[], Loop], begin: Callable[[Loop], Any] = all_of) ->
     plain = _PLAIN.get(make) or run(make, None)[0]
     _PLAIN[make] = plain
     watched, w = run(make, begin)
-    different = [i for i, both in enumerate(zip(plain, watched, strict=True)) if not same(*both)]
+    different = [i for i, pair in enumerate(zip(plain, watched, strict=True)) if not same(*pair)]
     assert different == [], (different, [(plain[i], watched[i]) for i in different])
     return w
 

@@ -12,18 +12,18 @@ from torch import nn
 
 def everything(model: nn.Module) -> dict[str, Any]:
     """All that can be seen of a model."""
-    seen: dict[str, Any] = {"modes": [m.training for m in model.modules()]}
+    facts: dict[str, Any] = {"modes": [m.training for m in model.modules()]}
     for name, parameter in model.named_parameters():
-        seen[name] = parameter.detach().clone()
-        seen[f"{name} place"] = parameter.data_ptr()
-        seen[f"{name} version"] = parameter._version
-        seen[f"{name} asked"] = parameter.requires_grad
-        seen[f"{name} gradient"] = None if parameter.grad is None else parameter.grad.clone()
-        seen[f"{name} gradient place"] = id(parameter.grad)
+        facts[name] = parameter.detach().clone()
+        facts[f"{name} place"] = parameter.data_ptr()
+        facts[f"{name} version"] = parameter._version
+        facts[f"{name} asked"] = parameter.requires_grad
+        facts[f"{name} gradient"] = None if parameter.grad is None else parameter.grad.clone()
+        facts[f"{name} gradient place"] = id(parameter.grad)
     for name, buffer in model.named_buffers():
-        seen[f"buffer {name}"] = buffer.clone()
-        seen[f"buffer {name} place"] = id(buffer)
-    return seen
+        facts[f"buffer {name}"] = buffer.clone()
+        facts[f"buffer {name} place"] = id(buffer)
+    return facts
 
 
 def generators() -> list[Any]:

@@ -41,8 +41,8 @@ LETTERS = string.ascii_lowercase + " "
 
 def text(n_words: int = 4000) -> Tensor:
     """Ids of letters of words in random order: pairs of letters tell much, and more is to learn."""
-    drawn = torch.randint(len(WORDS), (n_words,), generator=torch.Generator().manual_seed(7))
-    letters = " ".join(WORDS[i] for i in drawn.tolist())
+    word_ids = torch.randint(len(WORDS), (n_words,), generator=torch.Generator().manual_seed(7))
+    letters = " ".join(WORDS[i] for i in word_ids.tolist())
     return torch.tensor([LETTERS.index(letter) for letter in letters])
 
 
@@ -173,19 +173,19 @@ def run_job(
     """Train; everything that was told."""
     from contextlib import ExitStack
 
-    told: list[Event] = []
+    event_list: list[Event] = []
     first = first or Started(
         step=0, total_steps=job.plan.total_steps, name="t", guessing_nats=0.0, facts=()
     )
     with ExitStack() as stack:
-        every = [told.append, *observers]
+        every = [event_list.append, *observers]
 
-        def tell(event: Event) -> None:
-            for observer in (told.append, *observers):
+        def send(event: Event) -> None:
+            for observer in (event_list.append, *observers):
                 observer(event)
 
-        every += [stack.enter_context(watcher(job, tell)) for watcher in watchers]
+        every += [stack.enter_context(watcher(job, send)) for watcher in watchers]
         for observer in every:
             observer(first)
         train(job, progress or Progress(), every, stack.enter_context(Interrupts()))
-    return told
+    return event_list

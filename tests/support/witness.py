@@ -22,12 +22,12 @@ class Witness(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        made = func(*args, **kwargs)
+        result = func(*args, **kwargs)
         if func is F.scaled_dot_product_attention:
             self.weights.append(_fused(*args[:3], **kwargs))
         elif func is torch.softmax and args[0].ndim == 4:
-            self.weights.append(made[0])
-        return made
+            self.weights.append(result[0])
+        return result
 
 
 def _fused(q: Tensor, k: Tensor, v: Tensor, **said: Any) -> Tensor:

@@ -107,15 +107,15 @@ def vague_words() -> tuple[frozenset[str], dict[str, frozenset[str]]]:
 
 def is_vague(name: str, room: str) -> bool:
     """Whether no word of a name says what the value is."""
-    listed, allowed = vague_words()
+    vague, allowed = vague_words()
     words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+", name)
     words = [word.lower() for word in words]
     if "*" in allowed.get("_".join(words), ()):
         return False
-    if len(words) > 1 and "_".join(words) in listed:
+    if len(words) > 1 and "_".join(words) in vague:
         return True
     return bool(words) and all(
-        word in listed and room not in allowed.get(word, ()) for word in words
+        word in vague and room not in allowed.get(word, ()) for word in words
     )
 
 
@@ -168,10 +168,10 @@ def _markdown(path: Path) -> Iterator[tuple[int, str]]:
             yield start, " ".join(lines)
             lines = []
         if cells:
-            named = (
+            sentence_cells = (
                 cell for cell in re.split(r"(?<!\\)\|", text) if not _LIST_OF_NAMES.fullmatch(cell)
             )
-            yield from ((number, cell) for cell in named)
+            yield from ((number, cell) for cell in sentence_cells)
         elif text:
             start = start if lines else number
             lines.append(text)
@@ -279,8 +279,8 @@ def public_functions(
 def parameters(function: ast.FunctionDef) -> list[str]:
     """The names of its parameters, without `self` and `cls`."""
     arguments = function.args
-    listed = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-    return [argument.arg for argument in listed if argument.arg not in ("self", "cls")]
+    declared = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    return [argument.arg for argument in declared if argument.arg not in ("self", "cls")]
 
 
 def raises(function: ast.FunctionDef) -> bool:
@@ -372,15 +372,15 @@ def _survey() -> Survey:
 
     def read_passage(passage: Passage) -> None:
         n_words[passage.kind, passage.room] += len(WORD.findall(passage.text))
-        where = (passage.room, passage.file, passage.line)
+        place = (passage.room, passage.file, passage.line)
         mannered_findings[passage.kind] += [
-            Finding(*where, f"{construction!r}: {passage.text}")
+            Finding(*place, f"{construction!r}: {passage.text}")
             for construction in mannered(passage.text)
         ]
         for sentence in sentences(passage.text):
             length = len(WORD.findall(sentence))
             if length > LONGEST_SENTENCE:
-                long_findings[passage.kind].append(Finding(*where, f"{length} words: {sentence}"))
+                long_findings[passage.kind].append(Finding(*place, f"{length} words: {sentence}"))
 
     def read_file(room: str, file: str, path: Path) -> ast.Module:
         source = path.read_text(encoding="utf-8")
@@ -487,14 +487,14 @@ def limits() -> dict[str, dict[str, int]]:
 
 def lower() -> None:
     """Write today's counts where they are below their limits."""
-    written, today = limits(), counts()
+    old_limits, today = limits(), counts()
     lowered = {
         topic: {
             room: min(limit, today[topic].get(room, 0))
             for room, limit in rooms.items()
             if today[topic].get(room, 0)
         }
-        for topic, rooms in written.items()
+        for topic, rooms in old_limits.items()
     }
     LIMITS.write_text(json.dumps(lowered, indent=1) + "\n", encoding="utf-8")
 
