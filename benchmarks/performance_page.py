@@ -79,6 +79,12 @@ SECTIONS = {
         "benchmarks.quality.page:table",
         "benchmarks.quality --train wiki.test.raw --held-out wiki.valid.raw --seconds 60",
     ),
+    "quality-gpt2-nano-60s": Section(
+        "quality-gpt2-nano-60s",
+        "benchmarks.quality.page:table",
+        "benchmarks.quality --train wiki.test.raw --held-out wiki.valid.raw "
+        "--preset nano --seconds 60",
+    ),
     "recipe-choices": Section(
         "recipe-choices", "benchmarks.recipe_choices:page", "benchmarks.recipe_choices"
     ),

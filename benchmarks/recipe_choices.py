@@ -88,6 +88,10 @@ def changes_of(run: config.Run) -> dict[str, tuple[str, ...]]:
         "rates: embeddings x 1/2": rates(1, 0.5),
         "Newton-Schulz: 4 steps": ("optimiser.newton_schulz_steps=4",),
         "Newton-Schulz: 3 steps": ("optimiser.newton_schulz_steps=3",),
+        "Newton-Schulz: 4 steps of Polar Express": (
+            "optimiser.newton_schulz_steps=4",
+            "optimiser.polynomials=Polar Express",
+        ),
         f"momentum: {momentum}": (f"optimiser.momentum={momentum}",),
         "AdamW 0.002": (adamw(0.002),),
         "AdamW 0.004": (adamw(0.004),),

@@ -29,6 +29,7 @@ from pellucid.maths import adamw_step
 from pellucid.optim import assemble_optimiser, assemble_schedule, gate, orthogonaliser
 from support.models import BASE, build
 from support.plain_loss import plain_loss
+from support.tiny import train_tiny
 from support.traced import traced
 
 WEIGHT = "decoder.blocks.1.attention.query.weight"
@@ -76,7 +77,9 @@ def test_the_step_is_the_next_one_of_the_run_in_the_type_of_its_plan(
         text_trace[f"{WEIGHT}.grad"] / divisor(text_trace, choose_settings(text_trace, WEIGHT))
         + mu * m
     )[None]
-    expected_direction = orthogonaliser(orthogonal, look_ahead.device)(look_ahead, 5)[0]
+    expected_direction = orthogonaliser(run.config.optimiser, orthogonal, look_ahead.device)(
+        look_ahead, 5
+    )[0]
     torch.testing.assert_close(
         text_trace[f"{WEIGHT}.direction"], expected_direction, rtol=0, atol=0
     )
@@ -196,6 +199,18 @@ def test_muon_has_receipts_through_all_its_iterations(trained: Path) -> None:
         walked.append(address.partition("[")[0].rpartition(".")[2])
         address = max(text_trace.receipt(address).operands, key=lambda x: len(x.address)).address
     assert {"next", "direction"} < set(walked)
+
+
+def test_muon_has_receipts_with_other_polynomials_at_each_iteration(tmp_path: Path) -> None:
+    train_tiny(
+        tmp_path / "run",
+        steps=2,
+        settings=["optimiser.polynomials=Polar Express", "optimiser.newton_schulz_steps=3"],
+    )
+    found = trace(pellucid.load(tmp_path / "run"), "the fox sat")
+    for step in range(4):
+        assert check_address(found, f"{WEIGHT}.iterate{step}").agrees, step
+    assert torch.equal(found[f"{WEIGHT}.iterate3"], found[f"{WEIGHT}.direction"])
 
 
 def test_what_a_checkpoint_does_not_remember_starts_from_zero(trained: Path) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from torch import nn
 
 from pellucid import config
 from pellucid.maths import adamw_step, gradient_noise_scale, newton_schulz
+from pellucid.maths.optimisers import newton_schulz_coefficients
 from pellucid.optim import assemble_optimiser, gate
 
 FEW_EXAMPLES = settings(max_examples=20)
@@ -57,6 +59,45 @@ def test_newton_schulz_does_to_singular_values_what_its_statement_says() -> None
     matrix = np.random.default_rng(0).normal(size=(128, 128))
     values = np.linalg.svd(newton_schulz(matrix, steps=5), compute_uv=False)
     assert values.min() < 0.5
+
+
+def test_polar_express_brings_singular_values_nearer_to_one_at_each_step() -> None:
+    shares = np.geomspace(1e-3, 0.1, 80)
+    before = np.diag(np.append(shares, np.sqrt(1 - (shares**2).sum())))
+    for steps, low, high in ((4, 0.42, 1.57), (6, 0.99, 1.01), (9, 0.9999, 1.0001)):
+        after = np.diag(newton_schulz(before, steps=steps, polynomials="Polar Express"))
+        assert ((after > low) & (after < high)).all(), (steps, after)
+
+
+def test_polar_express_takes_the_best_polynomial_between_two_bounds() -> None:
+    low, high, room = 1e-3, 1.0, 1.01
+    for step in range(6):
+        # the rule against polynomials that are almost flat for small values is its source's
+        best = _nearest_to_one(max(low, 0.02407327424182761 * high), high)
+        at_low, at_high = (np.polyval(best, x) for x in (low, high))
+        best *= 2 / (at_low + at_high)
+        a, b, c = newton_schulz_coefficients(step, "Polar Express")
+        np.testing.assert_allclose([c * room**5, b * room**3, a * room], best[:5:2], rtol=1e-8)
+        low = np.polyval(best, low)
+        high = 2 - low
+    assert newton_schulz_coefficients(99, "Polar Express") == (1.875, -1.25, 0.375)
+
+
+def _nearest_to_one(low: float, high: float) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """The odd polynomial of degree 5 with the least largest distance to 1 between two bounds.
+
+    By the exchange of Remez: it errs by equal amounts, in turns, at both ends and at two places
+    between them, where it is flat.
+    """
+    inner = np.array([(3 * low + high) / 4, (low + 3 * high) / 4])
+    a = b = c = 0.0
+    for _ in range(50):
+        x = np.array([low, *inner, high])
+        equal_errors = np.stack((x, x**3, x**5, [1, -1, 1, -1]), axis=1)
+        a, b, c, _ = np.linalg.solve(equal_errors, np.ones(4))
+        squares = np.roots([5 * c, 3 * b, a])
+        inner = np.sort(np.sqrt(squares.real))
+    return np.array([c, 0.0, b, 0.0, a, 0.0])
 
 
 def test_newton_schulz_of_a_batch_is_that_of_each_matrix() -> None:

@@ -95,6 +95,9 @@ def main(words: Sequence[str] | None = None) -> int:
             with handled(ENDING, ending):
                 return _answer(words, ending)
         take(ENDING, ending)
+        # to load torch makes hundreds of thousands of objects and no garbage: looking for it every
+        # 700 objects takes half a second
+        gc.set_threshold(20_000, 20, 50)
         # what lives at the end goes with the process: looking for cycles in it takes half a second
         atexit.register(gc.freeze)
         try:

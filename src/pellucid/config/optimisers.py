@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from pellucid.config.checks import Betas, Checked, Count, Fraction, NotNegative, Positive
 
@@ -65,6 +66,8 @@ class Muon(Checked):
         momentum: how much of the sum of gradients stays at each step.
         weight_decay: each step shrinks a weight by learning rate x this.
         newton_schulz_steps: iterations of the orthogonalisation; 5 in the source.
+        polynomials: whose coefficients the iterations have: the source's, or those of "Polar
+            Express", with which small singular values grow faster.
         rest: the optimiser of embeddings, head, gains and biases, with a learning rate of its own.
     """
 
@@ -72,6 +75,7 @@ class Muon(Checked):
     momentum: Fraction
     weight_decay: NotNegative
     newton_schulz_steps: Count
+    polynomials: Literal["Jordan", "Polar Express"] = "Jordan"
     rest: AdamW
 
 

@@ -87,12 +87,17 @@ def number_of(address: str) -> int:
     return int(match[2])
 
 
-def newton_schulz_steps(trace: Trace) -> int:
-    """How many iterations Muon makes."""
+def muon_of(trace: Trace) -> config.Muon:
+    """The settings of the run's Muon."""
     assert trace.run is not None
     optimiser = trace.run.config.optimiser
     assert isinstance(optimiser, config.Muon)
-    return optimiser.newton_schulz_steps
+    return optimiser
+
+
+def newton_schulz_steps(trace: Trace) -> int:
+    """How many iterations Muon makes."""
+    return muon_of(trace).newton_schulz_steps
 
 
 def orthogonal_name(trace: Trace) -> str:
@@ -197,16 +202,14 @@ def _as_the_run(
 
 def _direction(trace: Trace, look_ahead: Tensor) -> Tensor:
     """The direction of Muon: the look-ahead, its singular values pushed towards one."""
-    assert trace.run is not None
-    optimiser = trace.run.config.optimiser
-    assert isinstance(optimiser, config.Muon)
-    return _orthogonaliser(trace)(look_ahead[None], optimiser.newton_schulz_steps)[0]
+    return _orthogonaliser(trace)(look_ahead[None], newton_schulz_steps(trace))[0]
 
 
 def _orthogonaliser(trace: Trace) -> Orthogonaliser:
     """How the run's Muon orthogonalises."""
     assert trace.run is not None
-    return orthogonaliser(read_memory(trace.run).orthogonal, trace.model.device)
+    orthogonal = read_memory(trace.run).orthogonal
+    return orthogonaliser(muon_of(trace), orthogonal, trace.model.device)
 
 
 def divisor(trace: Trace, settings: StepSettings) -> float:

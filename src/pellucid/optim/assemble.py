@@ -91,31 +91,39 @@ def _muon(
     orthogonal: config.Orthogonal | None,
     owners: Owners | None,
 ) -> torch.optim.Optimizer:
-    how = orthogonaliser(orthogonal, next(iter(hidden.parameters.values())).device)
+    device = next(iter(hidden.parameters.values())).device
     return Muon(
         hidden.parameters.values(),
         lr=muon.learning_rate,
         momentum=muon.momentum,
         weight_decay=muon.weight_decay,
         newton_schulz_steps=muon.newton_schulz_steps,
-        dtype=how.dtype,
-        fused=how.fused,
+        orthogonalise=orthogonaliser(muon, orthogonal, device),
         owners=owners,
     )
 
 
-def orthogonaliser(orthogonal: config.Orthogonal | None, device: torch.device) -> Orthogonaliser:
-    """How Muon orthogonalises: the plan's choice, or else the best for `device`."""
+def orthogonaliser(
+    muon: config.Muon, orthogonal: config.Orthogonal | None, device: torch.device
+) -> Orthogonaliser:
+    """How Muon orthogonalises.
+
+    Args:
+        muon: whose polynomials it takes.
+        orthogonal: the plan's type; by default the best one for `device`.
+        device: holds the matrices.
+    """
+    make = partial(Orthogonaliser, polynomials=muon.polynomials)
     match orthogonal:
         case None:
             dtype = torch.bfloat16 if multiplies_bfloat16(device) else torch.float32
-            return Orthogonaliser(dtype)
+            return make(dtype)
         case "float32" | "bfloat16":
-            return Orthogonaliser(getattr(torch, orthogonal), fused=False)
+            return make(getattr(torch, orthogonal), fused=False)
         case "fused float32":
-            return Orthogonaliser(torch.float32)
+            return make(torch.float32)
         case "fused bfloat16":
-            return Orthogonaliser(torch.bfloat16)
+            return make(torch.bfloat16)
         case _:
             assert_never(orthogonal)
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from pellucid.maths.optimisers import NEWTON_SCHULZ, newton_schulz
+from pellucid.maths.optimisers import Polynomials, newton_schulz, newton_schulz_coefficients
 from pellucid.optim.eager import Optimizer
 from pellucid.rounded_weights import is_rounded, read_exact, write_exact
 
@@ -63,10 +63,12 @@ class Orthogonaliser:
             singular values need only be close to one.
         fused: each polynomial is one operation, which rounds once. It takes half of the time, and
             in bfloat16 errs by half as much.
+        polynomials: whose coefficients.
     """
 
     dtype: torch.dtype
     fused: bool = True
+    polynomials: Polynomials = "Jordan"
 
     def __call__(self, matrices: Tensor, steps: int) -> Tensor:
         """NS of a batch of matrices, in their own type.
@@ -77,22 +79,25 @@ class Orthogonaliser:
         """
         rounded = matrices.to(self.dtype) if matrices.dtype == torch.float32 else matrices
         compute = fused_newton_schulz if self.fused else newton_schulz
-        return compute(rounded, steps=steps).to(matrices.dtype)
+        return compute(rounded, steps=steps, polynomials=self.polynomials).to(matrices.dtype)
 
 
-def fused_newton_schulz(matrices: Tensor, *, steps: int) -> Tensor:
+def fused_newton_schulz(
+    matrices: Tensor, *, steps: int, polynomials: Polynomials = "Jordan"
+) -> Tensor:
     """`pellucid.maths.newton_schulz` of a batch, each polynomial in one operation.
 
     Args:
         matrices: (batch, rows, columns).
         steps: iterations.
+        polynomials: whose coefficients.
     """
-    a, b, c = NEWTON_SCHULZ
     x = newton_schulz(matrices, steps=0)
     tall = x.shape[-2] > x.shape[-1]
     if tall:
         x = x.mT.contiguous()
-    for _ in range(steps):
+    for step in range(steps):
+        a, b, c = newton_schulz_coefficients(step, polynomials)
         gram = x @ x.mT
         x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
     return x.mT if tall else x
@@ -119,8 +124,7 @@ class Muon(Optimizer):
         momentum: float,
         weight_decay: float,
         newton_schulz_steps: int,
-        dtype: torch.dtype = torch.bfloat16,
-        fused: bool = True,
+        orthogonalise: Orthogonaliser,
         owners: Owners | None = None,
     ) -> None:
         """Make an optimiser of matrices.
@@ -131,12 +135,11 @@ class Muon(Optimizer):
             momentum: mu.
             weight_decay: decoupled, as in AdamW.
             newton_schulz_steps: iterations of Newton-Schulz.
-            dtype: in which float32 matrices are orthogonalised.
-            fused: as in `Orthogonaliser`.
+            orthogonalise: how matrices are orthogonalised.
             owners: the processes that share the work; by default this one alone.
         """
         self.owners = owners or OneOwner()
-        self.orthogonalise = Orthogonaliser(dtype, fused)
+        self.orthogonalise = orthogonalise
         self.newton_schulz_steps = newton_schulz_steps
         super().__init__(parameters, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
 

@@ -100,7 +100,9 @@ SMALL = replace(
         decoder=_blocks(n_layers=6, n_heads=5),
         initialisation=replace(NANO.model.initialisation, embedding_std=0.02),
     ),
-    optimiser=replace(NANO.optimiser, momentum=0.9),
+    optimiser=replace(
+        NANO.optimiser, momentum=0.9, newton_schulz_steps=4, polynomials="Polar Express"
+    ),
     training=replace(
         NANO.training,
         budget=config.Steps(count=2500),

@@ -18,7 +18,7 @@ from pellucid.explain.equations.lengths import parameter_axes
 from pellucid.explain.formulas.nodes import Formula, Read, Total, setting
 from pellucid.explain.optimiser_settings import StepSettings, choose_settings
 from pellucid.explain.trace_types import Trace
-from pellucid.maths.optimisers import NEWTON_SCHULZ, adamw_step, newton_schulz
+from pellucid.maths.optimisers import adamw_step, newton_schulz, newton_schulz_coefficients
 from pellucid.optim import Muon, Penalty, gate
 
 _NO_FORMULA = "pellucid has no formula for this optimiser"
@@ -239,7 +239,9 @@ def iterate(trace: Trace, site: Site) -> Equation:
             dtype,
         )
     before, gram_address = f"{site.part}.iterate{number - 1}", f"{site.part}.gram{number - 1}"
-    a, b, c = (setting(value, name) for value, name in zip(NEWTON_SCHULZ, "abc", strict=True))
+    polynomials = optimiser_step.muon_of(trace).polynomials
+    coefficients = newton_schulz_coefficients(number - 1, polynomials)
+    a, b, c = (setting(value, name) for value, name in zip(coefficients, "abc", strict=True))
     is_tall, short = rows > columns, min(rows, columns)
     short_axis = "p1" if is_tall else "p0"
     square = Total(
