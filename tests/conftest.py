@@ -34,7 +34,7 @@ hypothesis.settings.load_profile("busy")
 # A suite that runs in the background was started with Ctrl-C ignored, and that would stay so.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-# Tests neither find nor leave prepared text; those of the cache choose a folder of their own.
+# Tests neither find nor leave prepared text; tests of the cache choose a folder of their own.
 os.environ["PELLUCID_CACHE"] = "off"
 # C is compiled once for all processes; the name of a library is a hash of what it was made of.
 os.environ["PELLUCID_NATIVE"] = str(Path(tempfile.gettempdir()) / f"pellucid-tests-{getuser()}")
@@ -63,14 +63,14 @@ def pytest_runtest_makereport() -> Generator[None, Any, None]:
 
 @pytest.fixture
 def native() -> None:
-    """Skips a test of compiled code where there is no compiler."""
+    """Skips a test of compiled code if there is no compiler."""
     if not any(map(shutil.which, ("cc", "gcc", "clang"))):
         pytest.skip("there is no C compiler")
 
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """Real text and reference values that lie beside the checkout, where they are there."""
+    """Real text and reference values in a folder next to the checkout, if they exist."""
     folder = Path(__file__).parents[2] / "shared" / "data"
     if not folder.is_dir():
         pytest.skip(f"the reference data is not at {folder}")

@@ -1,4 +1,4 @@
-"""The benchmark of the diagnosis still runs: three short trainings, and how shares are told."""
+"""The benchmark of the diagnosis still runs: three short trainings, and its shares."""
 
 from __future__ import annotations
 

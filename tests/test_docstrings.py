@@ -107,7 +107,7 @@ def test_a_field_is_described_by_a_list_or_a_quoted_name(field: str, expected: b
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_every_public_constant_is_described(room: str) -> None:
-    """A comment `#:` stands above it: the reference has no other text for it."""
+    """A comment `#:` precedes it: the reference has no other text for it."""
     source = "\n".join(file.read_text("utf-8") for file in FILES)
     bare = [
         name
@@ -123,7 +123,7 @@ def test_every_public_constant_is_described(room: str) -> None:
 def test_door_of_a_room_holds_its_docstring_and_public_names_alone(room: str) -> None:
     tree = ast.parse((SOURCE / room / "__init__.py").read_text(encoding="utf-8"))
     _, *statements = tree.body
-    # an import may stand in a `with`, which handles signals while it loads
+    # an import may be inside a `with`, which handles signals while it loads
     statements = [
         inner
         for node in statements

@@ -1,4 +1,4 @@
-"""What is free is the least of what the machine and its control groups have."""
+"""The free memory is the least that the machine and its control groups have."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ GB = 10**9
 
 
 def tree(root: Path, **files: object) -> Path:
-    """A file system with these files; `__` in a name stands for a slash."""
+    """A file system with these files; `__` in a name replaces a slash."""
     for name, content in files.items():
         file = root / name.replace("__", "/")
         file.parent.mkdir(parents=True, exist_ok=True)

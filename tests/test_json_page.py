@@ -26,7 +26,7 @@ SHAPES = {
     for name in names.split(", ")
 }
 SET = " ".join(f"--set {shlex.quote(setting)}" for setting in TINY)
-#: Commands by the shape that they must have; the run and the text are those of `place`.
+#: Commands by the shape that they must have; the run and the text come from `place`.
 QUICK = {
     "runs": "runs runs",
     "presets list": "presets list",

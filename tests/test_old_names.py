@@ -1,4 +1,4 @@
-"""What was public in 0.1 is still there in 0.2: under its old name too, with one warning."""
+"""Public names of 0.1 still work in 0.2: under the old name too, with one warning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The house as a whole: what is public, what may load what, and what it never does."""
+"""The house as a whole: public names, allowed imports, and forbidden acts."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ PUBLIC = [
 
 
 def in_a_new_process(script: str, *arguments: str) -> Any:
-    """What a script prints as JSON, run by itself with warnings as errors."""
+    """The JSON that a script prints, run alone with warnings as errors."""
     process = subprocess.run(
         [sys.executable, "-W", "error", "-c", script, *arguments],
         capture_output=True,

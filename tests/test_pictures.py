@@ -1,4 +1,4 @@
-"""The pictures of the README: drawn from what was measured, and measured again."""
+"""The pictures of the README: drawn from measurements, and measured again."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_picture_is_drawn_from_what_was_measured(name: str) -> None:
 
 @pytest.mark.nightly
 def test_what_the_pictures_show_is_measured_again(tmp_path: Path) -> None:
-    """Another machine rounds otherwise, so only words are compared, and what is measured."""
+    """Another machine rounds otherwise, so only words and the measured quantities are compared."""
     measured = FRONT["measure"](tmp_path / "place")
     assert measured["sentence"].keys() == MEASURED["sentence"].keys()
     if measured["text"] != MEASURED["text"]:

@@ -1,8 +1,8 @@
 """The words and the shape of the house do not get worse.
 
 `support/word_limits.json` holds today's count of each topic per room; `benchmarks` and the scripts
-of `docs` count as rooms. Raise no limit; when you have lowered a count, run
-`PYTHONPATH=tests python -m support.words --lower`. The goals stand here.
+of `docs` count as rooms. Raise no limit; when you have lowered a count, run `PYTHONPATH=tests
+python -m support.words --lower`. Here are the goals.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is counted of writing, when it is refused, and what the table says of it."""
+"""Writing: the counts, the refusals, and the text of the table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Races and choices: what is compared is what is said, and the peer is tuned until it is best."""
+"""Races and choices: the right things are compared, and the peer is tuned until it is best."""
 
 from __future__ import annotations
 

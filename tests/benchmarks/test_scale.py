@@ -1,4 +1,4 @@
-"""How cost grows: what is changed at each point, and what tables and plots say of it."""
+"""How cost grows: the change at each point, and the texts of tables and plots."""
 
 from __future__ import annotations
 

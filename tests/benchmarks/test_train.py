@@ -1,4 +1,4 @@
-"""What a benchmark of training gives everybody alike, when it refuses, and what its table says."""
+"""A benchmark of training: equal conditions for all, the refusals, and the text of its table."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_parity_holds_where_losses_agree() -> None:
         fact("b", 4.00011),
         fact("b", float("nan")),
         fact("b", 4.0, precision="bfloat16", first_loss=4.021),
-        # what is not in bf16 is held to float32
+        # other types than bf16 must agree with float32
         fact("b", 4.0, first_loss=4.001),
     ],
 )

@@ -1,4 +1,4 @@
-"""A disk that is too small, or fills up in the middle: what was saved stays; figures are given."""
+"""A disk that is too small, or fills up in the middle: saved files stay; figures are given."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is on the shelf is whole, whatever happens while it is written."""
+"""Checkpoints on the shelf are whole, whatever happens while one is written."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_failed_write_leaves_the_old_folder_whole(tmp_path: Path, failure: Bas
         assert "the disk is full" in str(caught.value)
         assert "earlier checkpoints are intact" in str(caught.value)
     assert load(tmp_path / "step-1").model["a"][0] == 1.0
-    # what somebody put into the unfinished folder stays, and nothing else
+    # files that a user put into the unfinished folder stay, and nothing else
     left = [path.name for path in (tmp_path / "step-1.partial").iterdir()]
     assert left == ["notes"]
 

@@ -1,4 +1,4 @@
-"""Published models that tell classes apart: their names, and what is refused."""
+"""Published models that tell classes apart: their names, and the refusals."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def rates(name: str, number: int) -> Iterator[tuple[str, float]]:
 
 
 def returns(name: str, architecture: str, attributes: Table) -> bool:
-    """Whether a configuration is one of the family; then what is written of it reads the same."""
+    """Whether a configuration is one of the family; then its written form reads the same."""
     try:
         model = read(name, architecture, attributes)
         attributes_again = FAMILIES[name].describe(model)

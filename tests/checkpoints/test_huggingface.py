@@ -440,7 +440,7 @@ def test_a_model_that_no_family_can_say_is_refused_part_by_part(case: str) -> No
     assert message in str(refused.value)
 
 
-#: What begins the names of presets, and the family that says them; None where none does.
+#: The beginning of the names of presets, and the family that can express them; None if none can.
 PRESETS = {
     "nano": None,
     "small": None,

@@ -1,4 +1,4 @@
-"""Models of llama2.c: published weights give the published text; what is not one is refused."""
+"""Models of llama2.c: published weights give the published text; other files are refused."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ def test_stories260k_predicts_stories_as_well_as_was_published(
 ) -> None:
     """Published: 1.2968 nats on TinyStories' validation split, which is not here.
 
-    What is here is a sample of five stories of the same kind, 1,804 tokens: close to the published
-    number, and not to be the same.
+    This is a sample of five stories of the same kind, 1,804 tokens: close to the published number,
+    but not equal.
     """
     run = imported(shared_data, STORIES, tmp_path / "run")
     sample = shared_data / "bpe-training-refs" / "tinystories_sample.txt"

@@ -50,7 +50,7 @@ HELD = {
     # the transform of the later head has the older name in an adapter
     "encoder deberta-v2, the later head": ("*.blocks.*",),
 }
-#: Mixtures without dense layers, of which `peft` converts the updates of experts.
+#: Mixtures without dense layers; `peft` converts the updates of their experts.
 CONVERTED = ("mixtral", "mixtral one expert", "ernie4_5_moe, none shared", "qwen3_moe", "olmoe")
 #: One block for all layers.
 SHARED = tuple(case for case in CASES if case.startswith("encoder albert"))

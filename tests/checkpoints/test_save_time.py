@@ -1,4 +1,4 @@
-"""The time to save is that of a small write, for as many bytes and files as a checkpoint has."""
+"""To save takes as long as a small write, for as many bytes and files as a checkpoint has."""
 
 from __future__ import annotations
 

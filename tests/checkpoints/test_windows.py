@@ -1,4 +1,4 @@
-"""What Windows refuses, refused here too: saving goes on all the same."""
+"""Windows's refusals, refused here too: saving goes through all the same."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pellucid.errors import CheckpointError
 def windows(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """No folder can be opened, nothing that is open for reading alone can be synced.
 
-    What was synced is in the list.
+    Synced files are in the list.
     """
     fcntl = pytest.importorskip("fcntl", reason="this machine is Windows: its own rules hold")
     synced: list[Path] = []

@@ -1,4 +1,4 @@
-"""A decoder tuned from the command line: what is said at the end, and `pellucid answer`."""
+"""A decoder tuned from the command line: the summary at the end, and `pellucid answer`."""
 
 from __future__ import annotations
 

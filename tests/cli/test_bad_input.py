@@ -60,7 +60,7 @@ def tree(folder: Path) -> dict[str, bytes | None]:
 
 @pytest.fixture
 def place(tmp_path: Path, trained: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder to stand in, with one of every bad thing, and a copy of a good run."""
+    """The working folder, with one of every bad thing, and a copy of a good run."""
     files = {
         "good.txt": TEXT.encode(),
         "empty.txt": b"",

@@ -1,4 +1,4 @@
-"""Rows that nobody can learn from: counted and named, or refused with the row and the reason."""
+"""Rows without a lesson: counted and named, or refused with the row and the reason."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder to stand in, with rewards and templates of every kind."""
+    """The working folder, with rewards and templates of every kind."""
     (tmp_path / "bad_row_rewards.py").write_text(REWARDS, encoding="utf-8")
     (tmp_path / "undefined.jinja").write_text("{{ messages[0].content }}\n{{ nothing.at.all }}")
     (tmp_path / "unclosed.jinja").write_text("{% for message in messages %}{{ message.content }}")
@@ -154,7 +154,7 @@ def test_answers_that_are_cut_are_counted(
     assert "1 answers have no end that is learned" in printed
 
 
-# -- rows that somebody has to mend
+# -- rows that the user has to mend
 
 
 def test_a_label_outside_the_classes_is_refused_with_its_row(

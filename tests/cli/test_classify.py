@@ -1,4 +1,4 @@
-"""`pellucid classify`: what is printed, and what is refused."""
+"""`pellucid classify`: its output, and its refusals."""
 
 from __future__ import annotations
 

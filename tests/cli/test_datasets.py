@@ -1,4 +1,4 @@
-"""`pellucid data list` and `get`: all is said before, asked where it is much, JSON where asked."""
+"""`pellucid data list` and `get`: all facts first, questions before large downloads, and JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pellucid diagnose` of anybody's log: findings, what cannot be said, and refusals in words."""
+"""`pellucid diagnose` of a user's log: findings, unanswerable questions, and refusals in words."""
 
 from __future__ import annotations
 

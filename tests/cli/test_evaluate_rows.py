@@ -1,4 +1,4 @@
-"""What a run does on rows: its own that were held out, or those of a file; and what is refused."""
+"""Evaluation on rows: the held-out ones of the run, or those in a file; and the refusals."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from pellucid.course.experiments import find as find_experiment
 from pellucid.datasets import DATASETS
 from pellucid.presets import find as find_preset
 
-#: Run as they stand, on a run and a text; the others need a longer training, a network or a person.
+#: Run unchanged, on a run and a text; the others need a longer training, a network or a person.
 RUN = (
     "check nano",
     "diagnose runs/my-run",

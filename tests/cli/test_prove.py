@@ -1,4 +1,4 @@
-"""Proof from the shell: its table, its JSON, and a run that stops at an alarm and goes on."""
+"""Proof from the shell: its table, its JSON, and a run that stops at an alarm and continues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pellucid translate`: what is written, what is refused, what a run says of what comes next."""
+"""`pellucid translate`: its output, its refusals, and the commands that a run names at its end."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def place(tmp_path: Path, trained: Path, published: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder to stand in: a text, a run, a published model."""
+    """The working folder: a text, a run, a published model."""
     (tmp_path / "text.txt").write_text(TEXT)
     shutil.copytree(trained, tmp_path / "run")
     for name in ("published", "imported"):

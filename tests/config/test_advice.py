@@ -19,7 +19,7 @@ SMALL = "[model.decoder]\nn_layers = 1"
 
 
 class Many(Tokenizer):
-    """Stands in for a tokenizer of more tokens than the preset has rows."""
+    """A stub of a tokenizer with more tokens than the preset has rows."""
 
     def __init__(self) -> None:  # pyright: ignore[reportMissingSuperCall]
         pass
@@ -45,7 +45,7 @@ def adapted(run: config.Run) -> None:
 
 
 GROWTH = "training.growth={kind='GrowingLength', start=8, over=0.5, steps=4}"
-#: A base, what is assigned, and what refuses it.
+#: A base, the assignments, and the type that refuses them.
 ADVICE: dict[str, tuple[str, tuple[str, ...], Callable[[config.Run], None]]] = {
     **{f"a tokenizer larger than {name}": (name, (), rows) for name in PRESETS
        if PRESETS[name].model.vocab_size is not None},

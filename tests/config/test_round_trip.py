@@ -1,4 +1,4 @@
-"""What is written can be read back: presets, and any config that the types allow."""
+"""Written configs can be read back: presets, and any config that the types allow."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LEAVES: dict[Any, st.SearchStrategy[Any]] = {
 
 @st.composite
 def values_of(draw: st.DrawFn, kind: Any) -> Any:
-    """Any value of a config type; the name of this strategy is short, unlike that of its parts."""
+    """Any value of a config type; the name of this strategy is short, unlike its parts' names."""
     return draw(parts_of(kind))
 
 
@@ -104,8 +104,7 @@ def constrained(kind: Any) -> dict[str, st.SearchStrategy[Any]]:
         config.Classification: {"multi_label": st.just(False)},
         config.DPO: {"loss": st.just("sigmoid")},
         config.Conversations: {"messages": st.none()},
-        # embeddings have one factor
-        # a projection needs a head that reads what is as wide
+        # embeddings have one factor a projection needs a head that reads states of the same width
         config.Embedding: {"multiplier": st.none(), "projection": st.none()},
         # a norm without a gain has no parameters at all
         config.LayerNorm: {"gain": st.just(True)},
@@ -129,7 +128,7 @@ def constrained(kind: Any) -> dict[str, st.SearchStrategy[Any]]:
         config.Training: {
             "batch_size": st.just(8),
             "accumulation": st.sampled_from([1, 4]),
-            # a length that grows depends on the model's: it comes back below, by itself
+            # a length that grows depends on the model's: it comes back below, separately
             "growth": st.none()
             | st.builds(config.GrowingBatch, first=st.just(4), until=st.floats(0.01, 0.99)),
             # depends on the budget
@@ -171,7 +170,7 @@ def alike(layer: Any) -> Any:
 
 
 def scoring() -> st.SearchStrategy[Any]:
-    """Attention of which a layer at least has scores, so that it goes with any positions."""
+    """Attention with at least one layer that has scores, so that it goes with any positions."""
 
     def has_scores(attention: config.Attention) -> bool:
         layers = attention.layers if isinstance(attention, config.Alternating) else (attention,)

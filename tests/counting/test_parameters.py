@@ -125,7 +125,7 @@ def test_attention_without_biases_has_the_formula_of_the_textbook() -> None:
         ({"residual": config.SandwichNorm()}, "norms of the blocks", 2 * 2 * 4),
         ({"residual": config.Parallel()}, "norms of the blocks", 0),
         ({"norm": config.BatchNorm(eps=1e-5, momentum=0.1)}, "norms of the blocks", 4 * 4),
-        # a length for each query, key and value, and for each row of what is written back
+        # a length for each query, key and value, and for each row that is written back
         ({"reparametrisation": config.WeightNorm()}, "attention", 2 * (6 + 3 + 3 + 4)),
         ({"reparametrisation": config.WeightNorm()}, "feed-forward", 2 * (5 + 4)),
         ({"reparametrisation": config.SpectralNorm(power_iterations=1)}, "attention", 0),

@@ -70,7 +70,7 @@ def _refusal(model: config.Transformer, trained: config.Trained) -> str | None:
 
 
 def _reparametrised(model: config.Transformer) -> bool:
-    """No update can stand beside a matrix that is computed from others."""
+    """No update can be added to a matrix that is computed from others."""
     return any(stack.reparametrisation is not None for stack in model.stacks)
 
 
@@ -102,7 +102,7 @@ def test_the_backward_pass_ends_at_the_last_block_that_moves() -> None:
 
     untrained_part = memory(BASE, MUON, sequences=2, precision="float32")[-1].n_bytes
     assert BASE.decoder is not None
-    # beside the layers: what goes into the last norm, and what dropout keeps of the embedding
+    # beyond the layers: the input of the last norm, and dropout's part of the embedding
     ends = 4 * 2 * BASE.context_length * BASE.d_model * (2 if BASE.decoder.dropout else 1)
     last = ends + (untrained_part - ends) // 2
     assert [activations(BASE, count) for count in (0, 1, 2)] == [0, last, untrained_part]

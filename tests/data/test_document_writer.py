@@ -121,7 +121,7 @@ def test_interrupted_preparation_is_not_taken_for_a_finished_one(
     assert (tmp_path / "text.partial" / "train.npy").exists()
     with pytest.raises(TextError, match="damaged or incomplete"):
         open_prepared(folder)
-    # the next attempt goes on with what the first one left, or clears it
+    # the next attempt continues from the files of the first one, or clears them
     prepared = prepare_documents(folder, parts_of(SPLIT), BYTES)
     assert documents_in(prepared) == [document.text for document in TRAIN]
     assert [path.name for path in tmp_path.iterdir()] == ["text"]

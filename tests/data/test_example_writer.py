@@ -71,7 +71,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 class PulledPlugError(Exception):
-    """Stands for a process that ends without warning."""
+    """Raised to end a process without warning."""
 
 
 def until(moment: int) -> Iterator[Row]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-#: What preparing may take beyond what is there once everything is imported. Buffers, batches at the
+#: Memory that preparing may take beyond the process after all imports. Buffers, batches at the
 #: library and the tokenizer's words are in it; all texts, or all ids, would not be.
 BOUND = 150 * 2**20
 

@@ -1,4 +1,4 @@
-"""Several texts mixed by weight: the shares, the order, and what is refused."""
+"""Several texts mixed by weight: the shares, the order, and the refusals."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def test_the_shards_of_the_next_batches_are_there_before_they_are_read(
     order = next_token_batches(remote, context_length=100, seed=3)
     order.batch(0, 1)
     wait(remote)
-    # what is asked of the store from now on fails
+    # requests to the store fail from now on
     monkeypatch.setattr(MemoryFileSystem, "cat_ranges", lambda *_, **__: 1 / 0)
     order._tokens = open_prepared(local).train.tokens
     expected = [order.batch(row, 1).ids for row in range(1, 5)]

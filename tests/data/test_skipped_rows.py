@@ -1,4 +1,4 @@
-"""What is said of the rows that became examples, and of those that did not."""
+"""The summary of rows that became examples, and of rows that did not."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def rule(corrupted: float = 0.15, mean_span: float = 3.0) -> Spans:
 
 
 def put_together(source: list[int], target: list[int], spans: Spans) -> list[int]:
-    """The text: each sentinel of the source replaced by what stands behind it in the target."""
+    """The text: each sentinel of the source replaced by the pieces that follow it in the target."""
     assert source[-1] == target[-1] == spans.end_id
     places = [place for place, token in enumerate(target) if token in spans.sentinels]
     pieces_by_sentinel = {

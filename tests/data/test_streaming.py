@@ -196,7 +196,7 @@ SPLIT = Split(DOCUMENTS[:50], DOCUMENTS[50:], "documents")
 
 
 class PulledPlugError(Exception):
-    """Stands for a process that ends without warning."""
+    """Raised to end a process without warning."""
 
 
 @pytest.mark.parametrize("moment", [3, 20, 51, 58])

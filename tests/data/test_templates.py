@@ -52,7 +52,7 @@ def chat(source: str, tokenizer: Tokenizer = BYTES) -> ChatTemplate:
 
 
 def shown(tokenizer: Tokenizer, ids: list[int]) -> str:
-    """A text with its special tokens, which stand in brackets of their own."""
+    """A text with its special tokens, each in brackets of its own."""
     special = {tokenizer.id_of(name): name for name in ("<|im_start|>", "<|im_end|>", "<|im|>")}
     special |= {tokenizer.begin_id: "BEGIN", tokenizer.end_id: "END"}
     special.pop(None, None)

@@ -1,4 +1,4 @@
-"""A download is whole or not at all, goes on where it was cut, and says by name what went wrong."""
+"""A download is whole or not at all, continues after a cut, and names each problem."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_a_file_that_nothing_is_known_of_cannot_be_taken_for_whole(target: Path)
     assert found_file.checked is None
 
 
-# -- going on
+# -- continuing
 
 
 def leave(target: Path, content: bytes) -> None:
@@ -259,7 +259,7 @@ def test_two_downloads_of_one_file_are_not_mixed(file_server: Server, target: Pa
     fetch(f"{file_server.url}/file.txt", target, **KNOWN)
 
 
-# -- what is refused
+# -- refusals
 
 
 def test_wrong_bytes_are_refused_and_removed(file_server: Server, target: Path) -> None:

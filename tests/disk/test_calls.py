@@ -72,7 +72,7 @@ WRITERS = {
 
 
 def attributes(path: Path) -> Iterator[tuple[str, str]]:
-    """Each dotted name of a file as what stands before its last dot, and the last part."""
+    """Each dotted name of a file, split at its last dot."""
     for node in nodes(path):
         if isinstance(node, ast.Attribute):
             yield getattr(node.value, "id", ""), node.attr
@@ -96,7 +96,7 @@ def removals(path: Path) -> set[str]:
     removal_names |= {
         name for owner, name in attributes(path) if owner in ("os", "shutil")
     } & moving
-    # a text's own `replace` takes two, and that of dataclasses names what it replaces
+    # `replace` of a text takes two arguments, and `dataclasses.replace` names its arguments
     texts = {"dataclasses", "re"}
     return removal_names | {
         name

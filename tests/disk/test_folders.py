@@ -1,4 +1,4 @@
-"""Unfinished folders: what is ours goes or is gone on with, what is somebody else's stays."""
+"""Unfinished folders: pellucid's go or are continued, other people's files stay."""
 
 from __future__ import annotations
 

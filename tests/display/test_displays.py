@@ -502,7 +502,7 @@ def test_a_notebook_keeps_one_output_and_ends_with_the_last_numbers(
     assert "train     1.5000" in output["text/plain"]
     assert not ESCAPE.search("".join(output.values()))
     assert output["text/html"].startswith("<pre")
-    # what stays is said once, as ordinary lines
+    # permanent lines are printed once, as ordinary lines
     printed = capsys.readouterr().out
     assert "\x1b" not in printed
     assert printed == plain(PREPARING, STARTED)

@@ -14,7 +14,7 @@ import pytest
 
 from support.tiny import TINY, write_text
 
-#: Runs a notebook of one cell, and prints what stands under it.
+#: Runs a notebook of one cell, and prints the cell's outputs.
 CLIENT = """if True:
     import json, sys
     import nbclient, nbformat
@@ -27,7 +27,7 @@ CLIENT = """if True:
 
 @pytest.fixture(scope="module")
 def outputs(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
-    """What stands under a cell that trained."""
+    """The outputs of a cell that trained."""
     for package in ("nbclient", "ipykernel"):
         if find_spec(package) is None:
             pytest.skip(f"the package {package} is not installed: pip install nbclient ipykernel")

@@ -89,7 +89,7 @@ def test_the_panel_fits_a_low_terminal_and_keeps_the_words(
     run: tuple[Event, ...], height: int, width: int
 ) -> None:
     lines = frame(*run, SICK, width=width, height=height)
-    # one line is where the cursor waits; numbers beside the curve are never given up
+    # the cursor waits in one line; numbers next to the curve are never given up
     assert len(lines) <= max(height - 1, 17)
     if height >= 18:
         text = "\n".join(lines)

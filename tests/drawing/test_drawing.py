@@ -52,7 +52,7 @@ def test_boxes_of_a_kind_or_preset_hold_its_parameters(name: str) -> None:
 
 
 def architectural() -> set[str]:
-    """Every kind that may stand somewhere in a model, how its weights start left out."""
+    """Every kind that may occur in a model, without the kinds of initial weights."""
     kinds: set[type] = set()
     waiting: list[object] = [Transformer]
     while waiting:

@@ -57,7 +57,7 @@ NAMES = [
 
 
 def all_chapters(trace: Trace) -> Iterator[Chapter]:
-    """Every chapter at two places, and of a pair those of its other stacks."""
+    """Every chapter at two places, and for a pair also at its other stacks."""
     places = list(PLACES)
     if len(trace.sides) == 2:
         places += [Place(layer=1, head=2, cross=True, other=3), Place(stack="encoder", token=3)]

@@ -50,7 +50,7 @@ def swapped(trace: Trace) -> Trace:
 
 
 def adds_a_vector(trace: Trace) -> bool:
-    """Whether a token's input depends on where it stands."""
+    """Whether a token's input depends on its position."""
     return not same(swapped(trace)["L0.attention.in"][0], trace["L0.attention.in"][1])
 
 
@@ -128,7 +128,7 @@ def sees_a_window(trace: Trace) -> bool:
 
 
 def is_gated(trace: Trace) -> bool:
-    """Whether a head's output is no sum of values, and that of a head that stands alone."""
+    """Whether a head's output is no sum of values, and the output of an independent head."""
     name = "L0.H0.output_gate"
     if name not in trace.addresses():
         return False
@@ -151,7 +151,7 @@ def is_biased(trace: Trace) -> bool:
     return not same(scores * raw[LAST, LAST], raw * scores[LAST, LAST], 1e-3)
 
 
-#: Chapter, key, and the measurement: the key is said exactly where it is true.
+#: Chapter, key, and the measurement: the chapter has the key exactly if it is true.
 CLAIMS: dict[tuple[str, str], Callable[[Trace], bool]] = {
     ("embedding", "embedding.tied-the-head-that-makes"): is_tied,
     ("embedding", "embedding.not-tied-the-head-that"): lambda trace: not is_tied(trace),

@@ -1,4 +1,4 @@
-"""Compare: differences are torch's, in both directions, and what cannot be compared is said."""
+"""Compare: differences are torch's, in both directions; the rest is refused in words."""
 
 from __future__ import annotations
 

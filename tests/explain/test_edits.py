@@ -1,4 +1,4 @@
-"""Edits: what was asked for is there, and all that follows is computed again."""
+"""Edits: the requested values are there, and all later values are computed again."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ def test_a_killed_run_leaves_a_film_that_reads(tmp_path: Path) -> None:
         time.sleep(0.02)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    # what was being written when it was killed has another name
+    # a file that was being written at the kill has another name
     reel.file(99).with_suffix(".shot.partial").mkdir()
     film = reel.read()
     assert len(film.snapshots) >= 5

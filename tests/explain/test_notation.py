@@ -10,7 +10,7 @@ from support.models import build
 from support.nightly import sampled
 from support.traced import MODELS, operands, traced
 
-#: The only words that may stand before another word.
+#: The only words that may precede another word.
 FUNCTIONS = {"log", "exp", "max", "min", "cos", "sin", "tanh", "erf"}
 #: Two words with nothing but a space between them.
 WORDS = re.compile(r"(?<![\w.])([^\W\d_]{2,}) +([^\W\d_]{2,})")

@@ -1,4 +1,4 @@
-"""A Hugging Face directory of random weights: every head's weights are those of transformers."""
+"""A Hugging Face directory of random weights: every head's weights equal those in transformers."""
 
 from __future__ import annotations
 

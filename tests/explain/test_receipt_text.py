@@ -37,7 +37,7 @@ _NAMES = {
 
 
 def computed(text: str) -> float:
-    """What a line of operands comes to, by nothing but what is written in it."""
+    """The value of a line of operands, by nothing but the numbers written in it."""
     text = re.sub(r" \([\d,]+ more\)", "", text)
     for sign, operator in (("×", "*"), ("·", "*"), ("^", "**"), ("√", "sqrt"), ("−", "-")):
         text = text.replace(sign, operator)

@@ -195,7 +195,7 @@ def test_muon_says_where_the_singular_values_really_are(tmp_path: Path) -> None:
     assert (match[1], match[2]) == (f"{float(values.min()):.3f}", f"{float(values.max()):.3f}")
     n_near = int(((values - 1).abs() <= 0.3).sum())
     assert (int(match[3]), int(match[4])) == (n_near, len(values))
-    # label smoothing, dropout: what the run has beside this loss is said
+    # label smoothing, dropout: the notes name the other parts of the run's loss
     assert list_left_out(step_trace) == [
         "left out of this step, and part of the run's training: dropout"
     ]

@@ -1,4 +1,4 @@
-"""What is explained is what the model computes."""
+"""The explanation shows the numbers that the model computes."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def in_order(attentions: dict[tuple[str, bool], None]) -> list[tuple[str, bool]]
 
 
 def check_head(found: Trace, at: str) -> None:
-    """Weights are shares of what is seen, and the values they weigh are what the head found."""
+    """Weights are shares of the visible tokens, and the weighted values are the head's output."""
     weights, mask = found[f"{at}.weights"], found[f"{at}.mask"]
     assert not weights[~mask].any()
     from pellucid.explain.addresses.syntax import parse_head

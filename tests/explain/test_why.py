@@ -41,7 +41,7 @@ CLASSES = {
 }
 HEADLESS = {"preset minilm-l6"}
 TABLE = {name: model for name, model in (MODELS | CLASSES).items() if name not in HEADLESS}
-#: whose heads write what is no sum of weighted values
+#: models with heads whose output is no sum of weighted values
 WITHOUT_SOURCES = {
     "shaw with values",
     "encoder shaw",
@@ -70,7 +70,7 @@ def test_parts_layers_sources_paths_and_tree_all_add_up(name: str) -> None:
     assert rows.keys() == heads.keys()
     for head, part in heads.items():
         assert close(sum(rows[head]) + part.no_source, part.share)
-        # linear attention divides by a sum that is a little larger than that of its features
+        # linear attention divides by a sum that is a little larger than the features' sum
         assert abs(part.no_source) < 1e-5 or name in WITHOUT_SOURCES
     assert close(find_paths(trace, attribution).total, difference)
     check_branch(grow_tree(trace, attribution))

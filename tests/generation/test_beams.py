@@ -85,7 +85,7 @@ SAME = [0.5, 0.3, 0.2]
 
 
 def steps_until_done(beams: Beams, shares: list[float]) -> int:
-    """How long the search goes on where every next token is as likely as every other time."""
+    """How long the search continues if every next token is as likely as every other time."""
     search = Search(beams, end_id=END)
     for step in range(1, beams.max_new_tokens + 1):
         search.advance(log([shares] * search.n_alive))
@@ -153,7 +153,7 @@ def test_numbers_out_of_range_are_refused(wrong: dict[str, Any], said: str) -> N
 # -- against the definition, for scripts of any kind
 
 VOCAB = 4
-#: Log-probabilities of the next token depend on what was written, through these.
+#: Log-probabilities of the next token depend on the tokens before it, through these.
 TABLES = st.lists(
     st.lists(st.floats(0.01, 1.0), min_size=VOCAB, max_size=VOCAB), min_size=5, max_size=5
 )

@@ -1,7 +1,7 @@
 """The step that a GPU replays is the model's own, wherever it is recorded for.
 
-What is recorded is run here without a recording, and so on any device; the recording itself needs
-a GPU.
+Here the recorded functions run without a recording, and so on any device; the recording itself
+needs a GPU.
 """
 
 from __future__ import annotations

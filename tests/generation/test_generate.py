@@ -301,7 +301,7 @@ def test_a_stop_text_that_spans_tokens_is_honoured(
 
 
 def until_a_stop(text: str, stops: tuple[str, ...]) -> str:
-    """Letter by letter: where a stop text is complete, what stood before it."""
+    """Letter by letter: as soon as a stop text is complete, the text before it."""
     for end in range(len(text) + 1):
         places = [text[:end].find(stop) for stop in stops if stop in text[:end]]
         if places:

@@ -1,4 +1,4 @@
-"""Prompts of different lengths begin together, and each goes on as it does alone."""
+"""Prompts of different lengths begin together, and each continues as it does alone."""
 
 from __future__ import annotations
 

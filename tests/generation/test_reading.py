@@ -52,7 +52,7 @@ def test_texts_go_on_exactly_after_a_long_prompt(weights: Weights) -> None:
     for length in range(LONG + 6, ids.shape[1] + 1):
         logits = batch.step([text], ids[0, length - 1 : length].tolist())
         assert torch.equal(reader.next_logits(ids[:, :length]), logits)
-    # what is kept is in float32, whatever the prompt was multiplied in
+    # the cache is in float32, whatever type the prompt was multiplied in
     assert reader.caches is not None
     assert all(cache.room is not None for cache in reader.caches)
     assert all(cache.room.keys.dtype == torch.float32 for cache in reader.caches if cache.room)

@@ -1,4 +1,4 @@
-"""The class of a text: probabilities as worked out by hand, whatever is read beside it."""
+"""The class of a text: probabilities as worked out by hand, whatever else is in the batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Paired statistics equal scipy's, hold at their limits, and predict what is then found."""
+"""Paired statistics equal scipy's, hold at their limits, and predict later results."""
 
 from __future__ import annotations
 

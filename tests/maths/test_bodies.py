@@ -17,7 +17,7 @@ from support.objectives import CASES, gradients
 from support.source import FILES, nodes
 from support.tiny import train_tiny
 
-#: What shows the public equations to somebody.
+#: Rooms that show the public equations to readers.
 AT_THE_DOOR = {"textbook", "course", "web"}
 
 
@@ -45,7 +45,7 @@ def test_only_rooms_that_show_equations_import_them_from_the_door() -> None:
 
 @pytest.fixture
 def shut(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A door that lets nobody in."""
+    """A door that admits no import."""
 
     def refuse(*_: Any) -> Any:
         raise AssertionError("somebody went through the door")

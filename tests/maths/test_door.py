@@ -1,4 +1,4 @@
-"""The public door, over every public equation: shapes, types, values, and what is narrow.
+"""The public door, over every public equation: shapes, types, values, and narrow types.
 
 Whatever is changed in the example of a row, the answer is a value or a `MathsError` that names the
 equation and the argument; never another error, and never a number that was not meant.
@@ -88,7 +88,7 @@ def test_a_list_becomes_an_array_like_those_it_comes_with(name: str) -> None:
             )
 
 
-#: What is no array of numbers, and no number either.
+#: Values that are neither arrays of numbers nor numbers.
 STRANGE: tuple[Any, ...] = (
     "1.0",
     b"1",

@@ -1,4 +1,4 @@
-"""What is narrow, or huge, or tiny: every public equation against its bare formula in float64.
+"""Narrow types, huge and tiny values: every public equation against its formula in float64.
 
 The reference is the formula itself, in float64, of the very numbers that went in, rounded to the
 type that came out.
@@ -37,7 +37,7 @@ SCALES = {
     torch.bfloat16: (1.0, 1e4, 1e30, 1e-30),
     torch.float32: (1e4, 1e30, 1e-30),
 }
-#: Those of every run; all of them are in the nightly one.
+#: Examples of every run; the nightly run has all of them.
 FEW_EXAMPLES = (
     (torch.float16, 1.0),
     (torch.float16, 1e4),
@@ -48,7 +48,7 @@ FEW_EXAMPLES = (
 
 
 def check_against_float64(name: str, arrays: dict[str, torch.Tensor], **options: Any) -> None:
-    """The result is that of float64, to the rounding of the type; refused only if that is too."""
+    """The result equals float64's, to the rounding of the type; refused only if that is, too."""
     narrow = answer(name, **arrays, **options)
     wide = {key: x.double() if x.is_floating_point() else x for key, x in arrays.items()}
     if is_refusal(narrow):

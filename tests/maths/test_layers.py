@@ -216,7 +216,7 @@ def test_adam_with_l2_is_that_of_torch_and_not_adamw() -> None:
 
 
 def test_published_table_of_adamw_is_reproduced(shared_data: Path) -> None:
-    """Its eps stands before the correction of the variance: ours divided by sqrt(1 - beta2^t)."""
+    """Its eps comes before the correction of the variance: ours divided by sqrt(1 - beta2^t)."""
     file = shared_data / "reference-vectors" / "adamw.json"
     table = json.loads(file.read_text())["keras_golden"]
     (beta1, beta2), w = table["betas"], np.array(table["x0"])

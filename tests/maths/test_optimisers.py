@@ -40,7 +40,7 @@ def test_newton_schulz_brings_every_singular_value_near_one(
     after = newton_schulz(before, steps=5)
     values = np.linalg.svd(after, compute_uv=False)
     assert ((values > 0.6) & (values < 1.3)).all(), values
-    # the directions stay: what is left in the old ones is diagonal
+    # the directions stay: in the old ones the result is diagonal
     in_singular_basis = u.T @ after @ vt.T
     np.testing.assert_allclose(in_singular_basis, np.diag(np.diag(in_singular_basis)), atol=1e-6)
 

@@ -1,4 +1,4 @@
-"""Logits of classes: of one vector for a whole text, whatever stands beside it."""
+"""Logits of classes: of one vector for a whole text, whatever else is in the batch."""
 
 from __future__ import annotations
 

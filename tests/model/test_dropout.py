@@ -1,4 +1,4 @@
-"""Dropout: the share that is dropped, what is done to the rest, and the way back."""
+"""Dropout: the dropped share, the scale of the rest, and the way back."""
 
 from __future__ import annotations
 

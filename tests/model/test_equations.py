@@ -1,4 +1,4 @@
-"""The modules against the equations: what is fused or precomputed gives the numbers of `maths`."""
+"""The modules against the equations: fused and precomputed code gives the numbers of `maths`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A contributor who adds a part of a new kind is told by the type checker who has to answer."""
+"""If you add a part of a new kind, the type checker tells you which code has to handle it."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def test_int8_is_at_most_half_a_step_off(columns: int) -> None:
     step = packed.scales.repeat_interleave(256, dim=1)[:, :columns]
     assert ((packed.wide() - matrix).abs() <= step * 0.5001).all()
     assert (packed.wide()[2] == 0).all()
-    # the largest of a block is said exactly, but for the last digit
+    # the largest of a block is exact, but for the last digit
     assert torch.allclose(packed.wide().abs().amax(), matrix.abs().amax())
 
 

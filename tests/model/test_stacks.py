@@ -99,7 +99,7 @@ def test_every_parameter_of_both_stacks_has_a_gradient(
         logits = model(ids, encoded=encoded)
         logits.square().mean().backward()
         idle = [n for n, p in model.named_parameters() if p.grad is None or not p.grad.any()]
-        # a bias of the keys moves every score of a row alike; the pooler is read by nobody here
+        # a bias of the keys moves every score of a row alike; this test does not read the pooler
         without_gradient = ("attention.key.bias", "pooler.weight", "pooler.bias")
         assert [n for n in idle if not n.endswith(without_gradient)] == [], name
 

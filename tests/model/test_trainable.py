@@ -1,4 +1,4 @@
-"""Thin updates beside weights, and frozen weights: what moves, what stays, what comes back."""
+"""Adapters and frozen weights: which weights move, which stay, and which come back."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def stir(model: Transformer, seed: int = 5) -> None:
 
 
 def frozen(model: config.Transformer, *, double: bool = True) -> Transformer:
-    """The base, frozen: torch multiplies by another route, and rounds otherwise, what is not."""
+    """The base, frozen: torch takes another route for trainable tensors, and rounds otherwise."""
     return build(model, double=double).requires_grad_(False)
 
 
@@ -128,7 +128,7 @@ def test_only_adapters_get_gradients(name: str) -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_layer_that_can_be_adapted_is_called(name: str) -> None:
-    """An update beside a matrix that is only read would be passed by in silence."""
+    """An update of a matrix that is only read would be skipped in silence."""
     model = adapted(MODELS[name])
     called_ids: set[int] = set()
     for layer in adapters(model).values():

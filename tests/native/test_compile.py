@@ -33,7 +33,7 @@ def kept(tmp_path: Path) -> list[Path]:
 
 
 def compiler(tmp_path: Path, does: str) -> str:
-    """A compiler that says its version, and for the rest does what it is told."""
+    """A compiler that prints its version, and otherwise does as requested."""
     script = tmp_path / "my-cc"
     script.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo 1 && exit 0\n{does}\n')
     script.chmod(0o755)
@@ -148,7 +148,7 @@ def test_processes_that_compile_at_once_do_not_disturb_each_other(
 
 
 def planted(source: Path, folder: Path) -> Path:
-    """Somebody else's library under the name of ours, with the right digest: it gives 8."""
+    """A stranger's library under the name of ours, with the right digest: it gives 8."""
     assert library(source) is not None
     (library_file,) = folder.iterdir()
     other = source.with_name("other.c")

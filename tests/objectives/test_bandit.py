@@ -110,7 +110,7 @@ def test_its_gradient_is_that_of_the_reward_less_kl_everywhere(kl: str) -> None:
 
 
 def test_k3_as_a_loss_ends_elsewhere() -> None:
-    # p^2 = .3: its gradient is that of KL(reference || policy)
+    # p^2 = .3: its gradient equals the gradient of KL(reference || policy)
     ends = where_it_ends(4, "k3", maths.rloo_advantages)
     assert ends == pytest.approx(math.sqrt(REFERENCE), abs=1e-8)
     assert ends == pytest.approx(0.548, abs=5e-4)

@@ -1,4 +1,4 @@
-"""What is computed from logits in chunks is what it is from all of them at once."""
+"""Results from logits in chunks equal the results from all of them at once."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def test_a_gradient_is_sent_once_it_is_complete_the_last_layer_first(begun: list
     assert all(p.grad is not None for p in parameters)
     halves = [p.grad.clone() for p in parameters[:4] if p.grad is not None]
     sums.finish()
-    # before the gradient of a layer, those of all later layers have left; not in the first pass
+    # before the gradient of a layer, all later layers' gradients have left; not in the first pass
     assert log == [0] * 7 + [0, 1, 2, 3, 4, 5, 6]
     assert begun == [p.numel() for p in reversed(parameters)]
     for half, parameter in zip(halves, parameters, strict=False):

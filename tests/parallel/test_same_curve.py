@@ -27,7 +27,7 @@ def differences(found: dict[str, Any], names: list[str], updates: int) -> dict[s
 
 
 def worst_gradient(found: dict[str, dict[str, list[float]]]) -> float:
-    """The largest difference of a gradient from that of one process, over its largest number."""
+    """The largest difference from one process's gradient, over its largest number."""
     worst = 0.0
     for full_name, gradients in found.items():
         gradients_alone = gradients_of(ALL_CASES[full_name.partition("gradients of ")[2]], World())

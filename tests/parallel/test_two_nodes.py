@@ -21,7 +21,7 @@ from pellucid.training import Logged
 from support.ranks import finish
 from support.tiny import TINY, flags_of, write_text
 
-#: Of this process: those of a test that was killed stay until somebody removes them.
+#: Of this process: names of a killed test stay until they are removed by hand.
 _NODES = (f"pellucid-{os.getpid()}-one", f"pellucid-{os.getpid()}-two")
 _ADDRESSES = ("10.77.31.1", "10.77.31.2")
 _PORT = "29571"

@@ -1,4 +1,4 @@
-"""The vital signs of ranks that hold all weights are those of one process."""
+"""Ranks that hold all weights have the vital signs of one process."""
 
 from __future__ import annotations
 

@@ -176,7 +176,7 @@ def reference_count(name: str) -> int:
         built = getattr(transformers, model)(getattr(transformers, settings)(**numbers))
         head = built.get_output_embeddings()
         if numbers.get("tie_word_embeddings") is False and "T5" in model:
-            # version 5 ties T5's head whatever is said; loading a checkpoint with its own unties it
+            # version 5 ties T5's head in any case; loading a checkpoint with its own head unties it
             head.weight = torch.nn.Parameter(torch.empty_like(head.weight))
     # named_parameters() gives a tied matrix once, as we do
     parameters = built.named_parameters()

@@ -59,7 +59,7 @@ PUBLISHED = {
 ROUNDED = {"transformer-base": 65, "transformer-big": 213}
 #: What this house's language models hold with all of their tokenizer's vocabulary.
 OURS = {"nano": 1_311_872, "small": 9_998_400, "medium": 33_563_136}
-#: Files of presets that nobody has published.
+#: Files of presets that are not published.
 OF_OUR_OWN = ("__init__", "catalog", "nano", "recipe", "objectives")
 #: Heads that are wider or narrower, all together, than the model.
 NOT_ITS_WIDTH = {"t5-1.1-small", "qwen3-0.6b", "gemma2-2b"}
@@ -200,7 +200,7 @@ def test_heads_of_a_published_model_fill_its_width(name: str) -> None:
     assert filled == {name not in NOT_ITS_WIDTH}
 
 
-#: Presets whose objective cannot be met by the corpus they name, or by any, and what is said then.
+#: Presets whose objective their corpus, or any corpus, cannot meet, and the refusals.
 REFUSED = {
     "nano-pair": "learns from Pairs, and text.corpus is StandardLibrary",
     "transformer-base": "learns from Pairs, and text.corpus is StandardLibrary",

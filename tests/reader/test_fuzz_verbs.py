@@ -36,7 +36,7 @@ VERBS = {
     "tokenizer": "show --tokenizer RUN the", "quiz": "RUN", "equations": "RUN", "import": "RUN out",
     "data": "RUN", "runs": ".", "doctor": "",
 }  # fmt: skip
-#: These verbs do what is asked of a whole run of a decoder; the others refuse it in words.
+#: These verbs do their work on a whole run of a decoder; the others refuse it in words.
 DONE = (
     "generate", "score", "explain", "evaluate", "embed", "attach", "report", "diagnose", "check",
     "draw", "train", "tokenizer", "runs", "plan", "doctor",

@@ -1,4 +1,4 @@
-"""No other room opens a file from outside: what it opens by itself is listed here with a reason."""
+"""No other room opens a file from outside: the other calls are listed here with a reason."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from support.source import FILES, nodes
 
-#: Calls that read a file; those of these names that `pellucid.reader` gives are plain names.
+#: Calls that read a file; if `pellucid.reader` gives these names, they are plain names.
 READING = {"open", "read_text", "read_bytes", "load", "memmap", "fromfile", "ZipFile", "GzipFile"}
 MODULES = {"np", "numpy", "zipfile", "gzip", "tokenize", "os"}
 OWN = "a file that pellucid itself wrote, in a format that is read in place"

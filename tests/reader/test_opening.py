@@ -1,4 +1,4 @@
-"""What is opened: files and pipes. What is refused: all else, and waiting forever."""
+"""Files and pipes are opened. All else is refused, and so is waiting forever."""
 
 from __future__ import annotations
 

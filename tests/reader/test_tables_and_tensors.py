@@ -1,4 +1,4 @@
-"""Tables, tensors and tokenizers from outside: what is read, and what is refused."""
+"""Tables, tensors and tokenizers from outside: what pellucid reads, and what it refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON, JSON Lines and TOML: what is read, and the words of what is refused."""
+"""JSON, JSON Lines and TOML: the values, and the words of the refusals."""
 
 from __future__ import annotations
 

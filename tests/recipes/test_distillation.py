@@ -53,7 +53,7 @@ def test_the_recipe_trains_a_teacher_and_students_both_ways_and_can_be_stopped(
     assert (from_scratch / "text/train.npy").read_bytes() == (
         distilled / "text/train.npy"
     ).read_bytes()
-    # what is trained already is not trained again
+    # finished trainings are not repeated
     (tmp_path / "out" / "distilled-1-1-2.json").write_text(json.dumps({"loss_nats": 1.5}))
     second_result = recipe["compare"](text, tmp_path / "out", plan)["students"]["distilled"]
     assert second_result["runs"][1]["loss_nats"] == 1.5

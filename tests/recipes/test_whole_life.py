@@ -29,7 +29,7 @@ def answering(base: Path) -> Run:
 
 
 def held_out(run: Run) -> list[dict[str, float]]:
-    """What was measured before the first update, and after the last."""
+    """The measures before the first update, and after the last."""
     evaluations = [
         e for e in read_events(RunFolder(run.folder).metrics) if isinstance(e, Evaluated)
     ]

@@ -1,4 +1,4 @@
-"""Axes hold what is drawn on them, and their ticks are numbers that people write."""
+"""Axes hold all their values, and their ticks are numbers that people write."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ def test_parts_and_measures_of_another_objective_have_their_charts_and_units() -
         "Log Z, nats",
         "my_own",
     ]
-    # what is measured on both is one chart with two curves
+    # a measure of both is one chart with two curves
     assert [curve.name for curve in charts_by_title["Margin"].curves] == [
         "margin",
         "held-out margin",

@@ -16,7 +16,7 @@ OTHERS = [name for name in ROOM if name not in ("report/messages.py", "report/st
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_no_sentence_of_a_page_is_in_another_file(name: str) -> None:
-    # what is raised is for the terminal
+    # messages of exceptions are for the terminal
     assert sentences_in_python(FILES[name], raised=False) == []
 
 

@@ -1,4 +1,4 @@
-"""Runs whose folders are damaged, gone on with: a refusal in words, or a run; nothing else."""
+"""Runs with damaged folders, resumed: a refusal in words, or a run; nothing else."""
 
 from __future__ import annotations
 

@@ -183,7 +183,7 @@ def test_accumulated_equals_one_large_batch_where_supervised_tokens_are_uneven(
     ends: list[dict[str, torch.Tensor]] = []
     for parts in (1, 4):
         settings = [f"training.accumulation={parts}", "model.decoder.dropout=0.0"]
-        # by gradients alone: an adaptive denominator blows up the last digits of what is near 0
+        # by gradients alone: an adaptive denominator blows up the last digits of gradients near 0
         settings += ['optimiser={kind="SGD", learning_rate=0.5, momentum=0.0, l2=0.0}']
         settings += ["training.clip_norm=none"]
         tune(tmp_path / str(parts), "sft", base, file, steps=3, settings=settings)

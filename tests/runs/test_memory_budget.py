@@ -1,4 +1,4 @@
-"""What cannot fit is refused before it is begun, with the figures; `--force` goes on."""
+"""Work that cannot fit is refused at its start, with the figures; `--force` starts it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is off by default: an early end, averaged weights, a mixture; resumed bit for bit."""
+"""Options that are off by default (early end, averages, mixture), resumed bit for bit."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_averaged_weights_are_evaluated_saved_and_resumed(trained: Path, tmp_pat
     train_tiny(tmp_path / "straight", settings=AVERAGED)
     folder = RunFolder(tmp_path / "straight")
     averaged, plain = (load(RunFolder(path).shelf.latest()) for path in (folder.path, trained))
-    # the average changes no update: the trained weights are those of a run without it
+    # the average changes no update: the trained weights equal the weights of a run without it
     for name, weight in plain.model.items():
         key = f"{name}::trained"
         assert torch.equal(averaged.optimiser.get(key, averaged.model[name]), weight)

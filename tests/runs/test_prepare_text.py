@@ -28,7 +28,7 @@ TEXT = config.Text(
 
 
 class Prepared:
-    """Prepares the same corpus as often as asked, and knows what was said."""
+    """Prepares the same corpus on each call, and returns the messages."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

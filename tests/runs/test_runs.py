@@ -384,7 +384,7 @@ def test_compiled_training_learns_the_same_and_resumes_bit_for_bit(tmp_path: Pat
         for name in ("compiled", "resumed")
     )
     assert all(torch.equal(compiled[name], resumed[name]) for name in compiled)
-    # dropout draws other numbers when compiled, so only what was learnt can be compared
+    # dropout draws other numbers when compiled, so only the losses can be compared
     ends = [
         [e.loss_nats for e in read_events(RunFolder(tmp_path / name).metrics) if is_evaluated(e)]
         for name in ("eager", "compiled")

@@ -10,7 +10,7 @@ import pellucid
 from pellucid import config, presets
 from support.tiny import TINY
 
-#: Documents that have nothing in common, so that a beginning can be told.
+#: Documents that have nothing in common, so that a beginning identifies one.
 BOOK = [f"Chapter {n} tells of {word}s.\nThen more of it.\n" for n, word in enumerate(
     ("cat", "dog", "fish", "bird", "horse", "mouse", "goose", "snail", "whale", "bear")
 )]  # fmt: skip

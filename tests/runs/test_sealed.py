@@ -256,7 +256,7 @@ def test_a_gap_in_the_steps_is_said_once(run: RunFolder) -> None:
 def recorded(folder: RunFolder) -> list[tuple[str, int]]:
     """The events that a run has however often it is stopped, sorted.
 
-    A thread writes a checkpoint, so its line may stand before or after that of the next update.
+    A thread writes a checkpoint, so its line may come before or after the next update's.
     """
     replayed = [e for e in read_events(folder.metrics) if not isinstance(e, Resumed | Vitals)]
     return sorted((type(event).__name__, event.step) for event in replayed)
@@ -343,7 +343,7 @@ def write_anew(path: Path, **parts: object) -> None:
     save(path, checkpoint)
 
 
-#: What may be wrong in a state whose checksum is right: what is put where, and what is said of it.
+#: Possible faults in a state whose checksum is right: key, value, and the message.
 WRONG_STATES = {
     "a step that is another's": (("progress", "step"), 7, "progress.step is 7"),
     "a step that is none": (("progress", "step"), -1, "step must be at least 0"),

@@ -74,7 +74,7 @@ def command(tmp_path: Path) -> list[str]:
     return ["train", str(file), "--out", str(tmp_path / "run"), "--steps", "5", *settings]
 
 
-#: What is being done, and the function that does it.
+#: The work at that moment, and the function that does it.
 PREPARING = {
     "reading": "pellucid.runs.train.ready_data",
     "encoding": "pellucid.runs.prepare_text.prepare_documents",

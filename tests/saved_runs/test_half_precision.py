@@ -153,7 +153,7 @@ import pellucid
 model = pellucid.load(sys.argv[1], weights=sys.argv[2]).model
 with torch.no_grad():
     model(torch.arange(8)[None])
-# pages of its own, without those of the mapped file
+# pages of its own, without pages of the mapped file
 (own,) = (line for line in open("/proc/self/status") if line.startswith("RssAnon"))
 print(own.split()[1])
 """
@@ -162,7 +162,7 @@ print(own.split()[1])
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="counts pages as Linux does")
 def test_stored_weights_stay_in_the_mapped_file(tmp_path: Path) -> None:
-    # large beside the few MB that matrix products in bfloat16 need for themselves
+    # large compared with the few MB that matrix products in bfloat16 need for themselves
     wide = {"hidden_size": 512, "intermediate_size": 4096, "num_hidden_layers": 12}
     write(tmp_path / "dir", **wide)
     n = sum(p.numel() for p in pellucid.load(tmp_path / "dir").model.parameters())

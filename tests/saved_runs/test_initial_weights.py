@@ -1,4 +1,4 @@
-"""The body of one model as the beginning of another: what is taken, new, refused."""
+"""The body of one model as the beginning of another: taken weights, new weights, refusals."""
 
 from __future__ import annotations
 

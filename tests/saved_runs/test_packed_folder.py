@@ -1,4 +1,4 @@
-"""Packed matrices on disk: the same numbers, and never those of other weights or damaged ones."""
+"""Packed matrices on disk: the same numbers, and never numbers of other or damaged weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Hugging Face directory without a tokenizer: work on ids goes on, and text is refused."""
+"""A Hugging Face directory without a tokenizer: work on ids is possible, and text is refused."""
 
 from __future__ import annotations
 

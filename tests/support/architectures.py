@@ -199,7 +199,7 @@ def attentions(draw: st.DrawFn, *, scored: bool, shaw: bool, causal: bool) -> co
 
 
 def _without_norms(attention: config.Attention) -> config.Attention:
-    """Attention whose projections of queries and keys can be those of distances too."""
+    """Attention whose projections of queries and keys can also project distances."""
     match attention:
         case config.MultiHead():
             return replace(attention, qk_norm=None)
@@ -212,7 +212,7 @@ def _without_norms(attention: config.Attention) -> config.Attention:
 @st.composite
 def stacks(draw: st.DrawFn, *, causal: bool, crossed: bool) -> config.Stack:
     """A stack of any parts."""
-    # what acts on scores or values does so where there are scores
+    # parts that act on scores or values need a layer that has scores
     positions = draw(st.sampled_from(POSITIONS))
     scored = config.adds_to_scores(positions)
     shaw = isinstance(positions, config.ShawRelative)

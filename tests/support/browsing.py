@@ -85,7 +85,7 @@ def opening(browser: Any, address: str) -> Generator[Open]:
 
 
 def until(page: Any, true: str) -> None:
-    """Until something is true of the page; its policy lets nobody evaluate a string within it."""
+    """Wait until something is true of the page, whose policy forbids to evaluate a string."""
     end = time.monotonic() + 60
     while not page.evaluate(true):
         assert time.monotonic() < end, f"never came true: {true}"

@@ -70,7 +70,7 @@ COMMON: Mapping[str, Sequence[Any]] = {
     "relative_attention_max_distance": (9, 17),
     "feed_forward_proj": ("relu", "gelu_new", "silu", "gated-gelu", "gated-silu", "gated-relu"),
 }
-#: Values of one family, in place of those above. A reason stands where a value is left out.
+#: Values of one family, in place of those above. If a value is left out, there is a reason.
 OPTIONS: Mapping[str, Mapping[str, Sequence[Any]]] = {
     "qwen2": {"max_window_layers": (0, 1)},
     "qwen3": {"max_window_layers": (0, 1)},
@@ -91,7 +91,7 @@ OPTIONS: Mapping[str, Mapping[str, Sequence[Any]]] = {
     "openai-gpt": {"afn": ("relu", "gelu", "silu")},
     "granitemoeshared": {"shared_intermediate_size": (0, 7)},
     "hunyuan_v1_dense": {"rope_scaling": (None, _LINEAR, _ALPHA)},
-    # its newest configuration keeps an old rope_theta beside the new one
+    # its newest configuration keeps an old rope_theta next to the new one
     "gpt_neox": {"rope_theta": (10_000.0,), "rope_scaling": (None, _LINEAR)},
     # untied, its head has two biases, and files in which they differ are refused
     "bert": {"tie_word_embeddings": (True,)},
@@ -147,7 +147,7 @@ LEFT_OUT = (
 
 @dataclass(frozen=True)
 class Draw:
-    """One random configuration: its class, its attributes, and those of them that are options."""
+    """One random configuration: its class, its attributes, and which attributes are options."""
 
     architecture: str
     attributes: dict[str, Any]
@@ -299,7 +299,7 @@ def our_output(model: Transformer, ids: Tensor, padding: Tensor) -> Tensor:
 
 
 def _written(ids: Tensor) -> Tensor:
-    """What a decoder reads beside the source: other ids, without padding."""
+    """The input of a decoder besides the source: other ids, without padding."""
     return ids[:1].flip(1).expand(2, -1)[:, : LENGTH - 1]
 
 

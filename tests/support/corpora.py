@@ -42,7 +42,7 @@ def without_duplicates(documents: Sequence[Document]) -> list[Document]:
 
 
 def direct_split(documents: Sequence[Document], share: float) -> Split | None:
-    """The rule of decision 5 with all texts at hand; None where there is too little text."""
+    """The rule of decision 5 with all texts at hand; None if there is too little text."""
 
     def key(index: int) -> tuple[bytes, int]:
         return hashlib.sha256(documents[index].text.encode()).digest(), index

@@ -104,7 +104,7 @@ def healthy(updates: int = 200) -> History:
 def but(
     *, facts: dict[str, Any] | None = None, signs: dict[str, Any] | None = None, **changes: Any
 ) -> Callable[[], History]:
-    """A healthy history, but for what is said."""
+    """A healthy history, with these changes."""
 
     def make() -> History:
         base = healthy()
@@ -122,5 +122,5 @@ def but(
 
 
 def flat(value: float, updates: int = 200) -> Points:
-    """A loss that is guessing at first, and soon stands at a value."""
+    """A loss that is guessing at first, and soon stays at a value."""
     return curve(GUESSING, value, updates, quick=5.0)

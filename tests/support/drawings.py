@@ -36,7 +36,7 @@ def _rotary(scaling: config.RotaryScaling | None) -> config.Transformer:
     return with_stack(positions=config.Rotary(base=1e4, scaling=scaling), attention=_HEADS)
 
 
-#: Every rule of where the norm stands.
+#: Every rule of where the norm belongs.
 RULES: tuple[config.Residual, ...] = (
     config.PreNorm(),
     config.PostNorm(),

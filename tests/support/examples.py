@@ -1,4 +1,4 @@
-"""Examples made by hand, every token of which tells where it comes from."""
+"""Examples made by hand; each token shows where it comes from."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The pages of docs/extending: each adds a part to a copy of the checkout, as a contributor would.
 
-A page holds blocks of two kinds. A `diff PATH` block changes one file: lines that begin with a
-space or a minus must stand together exactly once in the file; a block of plus lines alone is a new
+A page holds blocks of two kinds. A `diff PATH` block changes one file. Lines that begin with a
+space or a minus must occur together exactly once in the file; a block of plus lines alone is a new
 file; a line `@@` begins the next place. An `sh` block holds the commands that show the part at
 work.
 
@@ -67,7 +67,7 @@ def changed(text: str | None, block: str, path: str) -> str:
         path: Of the file, for messages.
 
     Raises:
-        StaleRecipeError: The lines to change do not stand in the file exactly once.
+        StaleRecipeError: The lines to change do not occur in the file exactly once.
     """
     for place in re.split(r"^@@.*\n", block, flags=re.MULTILINE):
         lines = [line or " " for line in place.splitlines()]

@@ -27,7 +27,7 @@ VOCAB = 64
 
 @dataclass
 class Case:
-    """What is handed to `check`."""
+    """The arguments of `check`."""
 
     model: nn.Module
     ids: Tensor | list[Tensor] | None = None
@@ -82,7 +82,7 @@ def text(rows: int = 4, time: int = 32, seed: int = 5, vocab: int = VOCAB) -> Te
 
 
 def next_tokens(ids: Tensor, shift: int = 1) -> Tensor:
-    """Labels that stand `shift` places before the token they name."""
+    """Labels that are `shift` places before the token they name."""
     labels = torch.full_like(ids, -100)
     labels[:, : ids.shape[1] - shift] = ids[:, shift:]
     return labels

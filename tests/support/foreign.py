@@ -1,4 +1,4 @@
-"""Somebody's own language model and data, in plain torch: what is not pellucid's is watched too."""
+"""A user's own language model and data, in plain torch: pellucid watches foreign models, too."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Block(nn.Module):
 
 
 class Model(nn.Module):
-    """Somebody's own language model."""
+    """A user's own language model."""
 
     def __init__(self, width: int = 16, layers: int = 3) -> None:
         super().__init__()

@@ -81,7 +81,7 @@ def table(
 
 
 def lightning(file: Path, made: Curves) -> Path:
-    """As Lightning's CSVLogger: what was logged apart stands in rows of its own."""
+    """As Lightning's CSVLogger: values that were logged separately have rows of their own."""
     lines = ["epoch,lr-AdamW,step,train_loss_epoch,train_loss_step,val_loss"]
     held_out = dict(made.held_out)
     for step, loss, rate in zip(made.steps, made.losses, made.rates, strict=True):

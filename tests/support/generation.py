@@ -1,4 +1,4 @@
-"""A model that writes what it is told to: for tests of how text is put together and stopped."""
+"""A model that writes a given text: for tests of how text is put together and stopped."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pellucid.model.positions import NoPositions
 
 
 class Scripted(nn.Module):
-    """Whatever it reads, it goes on with the ids of its script, and then repeats the last one.
+    """For any input it continues with the ids of its script, and then repeats the last one.
 
     The script of row r is `scripts[r]`; it starts after the `lengths[r]` tokens of the prompt.
     """
@@ -50,7 +50,7 @@ class Scripted(nn.Module):
         """There is no dropout to turn off."""
 
     def new_caches(self) -> list[KeyValueCache]:
-        """One cache, to count what was read."""
+        """One cache, to count the tokens that were read."""
         return [KeyValueCache(context_length=self.context_length)]
 
     def hidden_states(

@@ -51,7 +51,7 @@ def ends(words: list[str], capsys: pytest.CaptureFixture[str]) -> int:
     return code
 
 
-#: Bytes that reading an absurd input may take beside what the process has already.
+#: Bytes that reading an absurd input may take beyond the memory of the process.
 MOST = 400 * 2**20
 
 

@@ -27,7 +27,7 @@ class Repository:
 
 @dataclass
 class Hub:
-    """Repositories by kind and name, such as ("models", "ada/stories"), and what was asked."""
+    """Repositories by kind and name, such as ("models", "ada/stories"), and the requests."""
 
     repositories: dict[tuple[str, str], Repository] = field(default_factory=dict)
     token: str = "hf_secret"

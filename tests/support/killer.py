@@ -37,7 +37,7 @@ def go_on(folder: Path) -> None:
 
 
 def child(folder: Path) -> int:
-    """A process that goes on with the run."""
+    """A process that continues the run."""
     process = os.fork()
     if process:
         return process

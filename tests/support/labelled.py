@@ -43,7 +43,7 @@ def text_of(words: Iterable[str], number: int) -> str:
 
 
 def write_labelled(file: Path, n: int = 96, *, shuffled: bool = False) -> Path:
-    """`n` texts with one class each; where `shuffled`, with those of other texts."""
+    """`n` texts with one class each; with `shuffled`, also texts with several."""
     names = list(TELLING)
     chance = random.Random(0)
     labels = [names[number % len(names)] for number in range(n)]
@@ -67,7 +67,7 @@ def write_several(file: Path, n: int = 96) -> Path:
 def train_labelled(
     out: Path, data: Path, *, settings: Sequence[str] = (), **given: Any
 ) -> runs.Run:
-    """A classifier of such texts; eight updates, if nothing else is said."""
+    """A classifier of such texts; eight updates by default."""
     length: dict[str, Any] = {} if {"epochs", "steps"} & given.keys() else {"steps": 8}
     return runs.train(
         [data],

@@ -64,7 +64,7 @@ def _latent_hand(*arrays: Any) -> Any:
 
 
 def _entropy_hand(q: Any, k: Any, mask: Any, grad: Any) -> Any:
-    """Each query's entropy by itself: `attention_entropy_grad` is for 1 reaching all of them."""
+    """Each query's entropy alone: `attention_entropy_grad` is for 1 reaching all of them."""
     reaches = np.eye(q.shape[-2])
     dq = maths.attention_entropy_grad(q, k, mask=mask)[0] * grad[..., None]
     dk = sum(

@@ -89,6 +89,6 @@ def tune(
 
 
 def short_and_finished(row: dict[str, object], answer: str) -> float:
-    """A reward: 1 for a full stop at the end, less what is long."""
+    """A reward: 1 for a full stop at the end, minus a penalty for length."""
     del row
     return float(answer.endswith(".")) - 0.05 * len(answer)

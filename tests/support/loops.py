@@ -1,4 +1,4 @@
-"""Somebody's loops with a fault, as a watch at the default budget meets them."""
+"""A user's loops with a fault, as a watch at the default budget meets them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UPDATES = 60
 
 
 class Loop:
-    """Somebody's loop at the default budget; what differs is overridden."""
+    """A user's loop at the default budget; subclasses override the differences."""
 
     def __init__(self, seed: int = 0) -> None:
         self.model: nn.Module = made(seed)
@@ -34,7 +34,7 @@ class Loop:
         return loss
 
     def codes(self, updates: int = UPDATES, **declared: Any) -> list[str]:
-        """Train, and name what is found, the first cause first."""
+        """Train, and return the codes of the findings, the first cause first."""
         with watch(self.model, self.optimizer, max_overhead=None) as self.watch:
             for step in range(updates):
                 self.watch.step(self.update(step))
@@ -99,7 +99,7 @@ class StepBeforeBackward(Loop):
 
 
 class PutBack(Loop):
-    """An old copy is loaded from time to time, and training goes on from it."""
+    """An old copy is loaded from time to time, and training continues from it."""
 
     def update(self, step: int) -> Tensor:
         if step == 10:
@@ -203,7 +203,7 @@ class MadeAnew(Loop):
 
 
 class Pulled(Loop):
-    """The weights are averaged with those of the start after each update."""
+    """The weights are averaged with the initial weights after each update."""
 
     share = 0.3
 

@@ -1,4 +1,4 @@
-"""Rows of the table of laws for what is minimised: softmax, losses, divergences, a head.
+"""Rows of the table of laws for functions to minimise: softmax, losses, divergences, a head.
 
 Comes in: nothing. Goes out: what `tests/maths/test_laws.py` holds the equations to.
 """

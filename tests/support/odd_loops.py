@@ -1,4 +1,4 @@
-"""Somebody's loops that are odd and sound."""
+"""A user's loops that are odd and sound."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class Tied(Loop):
 
 
 class EightBits(torch.optim.Optimizer):
-    """An optimiser of somebody's own: its memory is rounded, and its state has no step."""
+    """A user's own optimiser: its memory is rounded, and its state has no step."""
 
     def __init__(self, weights: Any) -> None:
         super().__init__(weights, {"lr": 3e-3})

@@ -1,4 +1,4 @@
-"""Pages that run: what their Python blocks print stands below them, and is printed anew here.
+"""Pages that run: the output of their Python blocks follows them, and is printed anew here.
 
     PYTHONPATH=src:tests python -m support.pages                   rewrites every derivation
     PYTHONPATH=src:tests python -m support.pages softmax.md        or those that are named

@@ -72,7 +72,7 @@ class Loop:
     max_overhead: float | None = None
 
     def run(self) -> tuple[list[Finding], Watch]:
-        """Train, watched; what is found, and the watch."""
+        """Train, watched; returns the findings, and the watch."""
         torch.manual_seed(0)
         model = self.model()
         reference = self.reference(model)
@@ -160,7 +160,7 @@ PAD, EOS, BOS = 27, 28, 29
 class Named(nn.Module):
     """A reader whose config names its special tokens, as in transformers.
 
-    Where positions begin anew, its state stays that of the document before.
+    If positions begin anew, it keeps the state of the document before.
     """
 
     def __init__(self, known: float = 0.0) -> None:
@@ -182,7 +182,7 @@ class Named(nn.Module):
         attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
     ) -> Tensor:
-        """The logits (rows, time, vocab), those of the next tokens raised by `known`."""
+        """The logits (rows, time, vocab), with the next tokens' raised by `known`."""
         logits = self.head(self.body(self.embedding(input_ids))[0])
         return logits + self.known * F.one_hot(input_ids.roll(-1, 1), 30)
 

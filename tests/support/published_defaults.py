@@ -1,7 +1,8 @@
 """What a missing attribute of a `config.json` means to `transformers`, family by family.
 
-Comes in: the configs of the installed `transformers`. Goes out: `published_defaults.json` beside
-the tests of `checkpoints`. Run `PYTHONPATH=tests python -m support.published_defaults` to write it.
+Comes in: the configs of the installed `transformers`. Goes out: `published_defaults.json` in the
+folder of the tests of `checkpoints`. Run `PYTHONPATH=tests python -m support.published_defaults` to
+write it.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from pellucid.saved_runs.published import build_published
 from support.conformance import Draw, draw, our_output, their_class, their_output
 
 FILE = Path(__file__).parents[1] / "checkpoints" / "published_outputs.json"
-#: Other configurations than those of the parity tests.
+#: Configurations that the parity tests do not have.
 NUMBERS = (8, 9)
 #: Two store sinusoids, and files with others are refused; of one the library reads no base alone.
 LEFT_OUT = ("marian", "pegasus", "cwm")

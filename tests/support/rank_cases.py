@@ -258,7 +258,7 @@ def poisoned(world: World) -> dict[str, Any]:
 
 
 def slow(world: World) -> list[list[float | None]]:
-    """What each rank is said to do if the last one takes longer before each of three updates."""
+    """The message about each rank if the last one takes longer before each of three updates."""
     stepper, whole_batch = stepper_of(RankCase(dropout=0.0), world)
     batch = own_part(whole_batch, world)
     stepper.update(batch, step=0, factor=1.0)
@@ -287,7 +287,7 @@ BUILT["adapters"] = replace(
 
 
 def built(name: str, world: World) -> dict[str, Any]:
-    """What a rank allocates to build its shares, and whether they are those of one process."""
+    """Memory that a rank allocates to build its shares, and whether they equal one process's."""
     run, unused = BUILT[name], RunFolder(Path("unused"))
     plan = plan_run(run, torch.device("cpu"), compiler=None, ranks=1)
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as measured:

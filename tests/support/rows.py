@@ -40,7 +40,7 @@ def examples_of(
     folder: Path | None = None,
     classes: Sequence[str] | None = None,
 ) -> tuple[list[Example], RowCounts, list[str]]:
-    """All rows of a config (or those given), encoded, with the census and what was chosen."""
+    """All rows of a config (or the given ones), encoded, with the census and the choices."""
     row_list = list(assemble_rows(kind, Piped())) if given is None else list(given)
     form = assemble_form(
         assemble_columns(kind, row_list[0]),

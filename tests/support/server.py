@@ -1,4 +1,4 @@
-"""A server on this machine that gives a file, and can be told to do it badly."""
+"""A server on this machine that gives a file, and can be set to do it badly."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Server:
     headers: dict[str, str] = field(default_factory=dict)
     #: headers of a redirect that comes first
     redirect: dict[str, str] | None = None
-    #: set by a test: what was not sent before a cut is sent after this
+    #: set by a test: after this, the server sends the bytes that a cut held back
     hang: threading.Event | None = None
     asked: list[dict[str, str]] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)

@@ -16,7 +16,7 @@ _check = beartype(conf=BeartypeConf(is_pep484_tower=True))
 
 
 def check_shapes(function: FunctionType) -> Any:
-    """The checker of arguments, or of a returned value beside the arguments.
+    """The checker of arguments, or of a returned value together with the arguments.
 
     The hook has both for each function. The arguments have passed when the value is there.
     """

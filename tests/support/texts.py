@@ -10,7 +10,7 @@ SENTENCE = re.compile(r"[A-Za-z]{2,} [a-z']{2,} [a-z']+")
 
 
 def sentences_in_python(path: Path, *, raised: bool = True) -> list[str]:
-    """Texts of three words or more, without docstrings; `raised`: also those of exceptions."""
+    """Texts of three words or more, without docstrings; `raised`: also the texts of exceptions."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     skipped = {
         id(constant)

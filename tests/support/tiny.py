@@ -53,7 +53,7 @@ def flags_of(settings: Iterable[str]) -> list[str]:
 
 
 def write_text(folder: Path) -> Path:
-    """A small text file; its end is what is held out."""
+    """A small text file; its end is the held-out part."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "text.txt"
     file.write_text(TEXT, encoding="utf-8")

@@ -27,7 +27,7 @@ _TIME = 32
 RATES = {"transformer-base": 1e-3, "transformer-big": 1e-3}
 #: What gives vectors of texts predicts no token.
 WITHOUT_HEAD = {"minilm-l6"}
-#: A token that stands for a hidden one, and begins what is written.
+#: A token that replaces a hidden one, and begins each text.
 _HIDDEN = len(LETTERS)
 
 

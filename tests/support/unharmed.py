@@ -23,11 +23,11 @@ Say = Callable[[Any], None]
 
 
 def silent(loss: Any) -> None:
-    """The loop as it is when nobody watches."""
+    """The loop without a watch."""
 
 
 class Loop:
-    """Somebody's training: a model, its optimisers, an update. What differs is overridden."""
+    """A user's training: a model, its optimisers, an update. What differs is overridden."""
 
     def __init__(self) -> None:
         self.model: nn.Module = made()
@@ -73,7 +73,7 @@ def state(loop: Loop) -> list[Any]:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two states are equal, bit for bit; what is not a number equals itself."""
+    """Whether two states are equal, bit for bit; NaN equals itself."""
     if isinstance(one, Tensor):
         if one.is_meta:
             return other.is_meta and one.shape == other.shape
@@ -100,7 +100,7 @@ def run(make: Callable[[], Loop], begin: Callable[[Loop], Any] | None) -> tuple[
     return state(loop), w
 
 
-#: How loops end that nobody watches: each is run once.
+#: How loops end without a watch: each is run once.
 _PLAIN: dict[Any, list[Any]] = {}
 
 
@@ -131,7 +131,7 @@ class _Lines(logging.Handler):
 
 @contextmanager
 def reports() -> Iterator[list[str]]:
-    """What is said in the log of parts that are switched off."""
+    """The log's words for parts that are switched off."""
     handler, log = _Lines(), logging.getLogger("pellucid")
     log.addHandler(handler)
     try:

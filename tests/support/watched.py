@@ -136,7 +136,7 @@ def job_of(
 
 
 class WhenAsked:
-    """A thread pool that works when its result is asked for: no time passes beside the test."""
+    """A thread pool that works when its result is asked for: no time passes meanwhile."""
 
     def __init__(self, workers: int, thread_name_prefix: str) -> None:
         self._call: Callable[[], Any] = lambda: None
@@ -170,7 +170,7 @@ def run_job(
     first: Started | Resumed | None = None,
     progress: Progress | None = None,
 ) -> list[Event]:
-    """Train; everything that was told."""
+    """Train; returns all events."""
     from contextlib import ExitStack
 
     event_list: list[Event] = []

@@ -198,7 +198,7 @@ def _docstring(text: str, line: int) -> Iterator[tuple[int, str]]:
 
 
 def _message(node: ast.expr) -> str:
-    """The fixed words of a text or a formatted text; a value stands as `x`."""
+    """The fixed words of a text or a formatted text; `x` replaces a value."""
     match node:
         case ast.Constant(value=str(text)):
             return text

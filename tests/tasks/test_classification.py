@@ -1,4 +1,4 @@
-"""Classifiers from rows to a run: what is learnt, what is said of it, and resumed bit for bit."""
+"""Classifiers from rows to a run: the training, its summary, and resumed bit for bit."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def labelled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def begun(labelled: Path) -> Run:
-    """A classifier that others go on from."""
+    """A classifier that other trainings start from."""
     return train_labelled(labelled.parent / "begun", labelled)
 
 

@@ -1,4 +1,4 @@
-"""`pellucid distill`: who may teach, what is refused and when, and that a run keeps its teacher."""
+"""`pellucid distill`: valid teachers, early refusals, and that a run keeps its teacher."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_distilling_a_model_into_itself_moves_nothing_but_decay(
         all_settings = (*own_settings, f"objective.divergence={divergence}")
         run = distil(trained, tmp_path / divergence, settings=all_settings, start=trained)
         for name, weight in run.model.state_dict().items():
-            # D(p, p) has no slope: what is left is rounding, far below a step of 0.5
+            # D(p, p) has no slope: the remaining differences are rounding, far below a step of 0.5
             assert torch.allclose(weight, first_weights[name], atol=1e-6), (divergence, name)
     # with the text counted too the same steps move it
     moved_weights = distil(

@@ -1,4 +1,4 @@
-"""What is shown of a batch is what is trained: targets where they are, nothing over a boundary."""
+"""The view of a batch shows its training: targets at their places, nothing over a boundary."""
 
 from __future__ import annotations
 

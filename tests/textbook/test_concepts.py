@@ -130,7 +130,7 @@ def test_the_documentation_is_the_one_of_the_tables() -> None:
 
 @pytest.mark.parametrize("link", ["experiments", "lessons"])
 def test_the_course_and_its_concepts_name_each_other(link: str) -> None:
-    """As soon as the room is there; its names are then those of `concepts/course.toml`."""
+    """As soon as the room is there; its names then equal the names of `concepts/course.toml`."""
     if importlib.util.find_spec(f"pellucid.course.{link}") is None:
         assert named(link)
         return

@@ -1,4 +1,4 @@
-"""What stands around a text that an encoder reads, and which words of it are masks."""
+"""The tokens around a text that an encoder reads, and which of its words are masks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def names(tokenizer: Tokenizer, ids: list[int]) -> list[str]:
 
 
 def with_post_processor(folder: Path, tokenizer: Tokenizer, around: list[str]) -> Tokenizer:
-    """The tokenizer of a file that says what is put around a text, "$A"."""
+    """The tokenizer of a file that sets the frame of a text, "$A"."""
     table = json.loads(tokenizer.to_json())
     ids = {name: tokenizer.id_of(name) for name in around if name != "$A"}
     single: list[Any] = [

@@ -107,7 +107,7 @@ def merged(word: tuple[str, ...], pair: tuple[str, str]) -> tuple[str, ...]:
 
 
 def spelled(pair: tuple[str, str]) -> tuple[bytes, bytes]:
-    """The bytes that the symbols of byte-level BPE stand for."""
+    """The bytes that the symbols of byte-level BPE mean."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     unprintable = [byte for byte in range(256) if byte not in printable]
     byte_of = {chr(byte): byte for byte in printable}

@@ -1,4 +1,4 @@
-"""SentencePiece's BPE: the ids of the library itself, and what is not one is refused."""
+"""SentencePiece's BPE: the ids of the library itself, and other models are refused."""
 
 from __future__ import annotations
 

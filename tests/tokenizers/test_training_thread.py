@@ -20,7 +20,7 @@ NUMBERS = [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly
 
 
 def working() -> bool:
-    """Whether the library goes on computing in its thread."""
+    """Whether the library still computes in its thread."""
     return any(thread.name == NAME for thread in threading.enumerate())
 
 

@@ -66,7 +66,7 @@ def test_words_of_word_pieces_are_those_that_the_library_tells() -> None:
     text = " ".join(reversed(TEXTS[0].split())) + " unplayed, (plied) 1921!"
     encoding = inner.encode(text, add_special_tokens=False)
     assert len(set(encoding.word_ids)) < len(encoding.ids)
-    # what is unknown is a special token here, and a word of its own as it is there
+    # an unknown token is a special token here, and a word of its own there, too
     assert vocabulary_of(tokenizer).words(np.array(encoding.ids)).tolist() == encoding.word_ids
 
 

@@ -68,5 +68,5 @@ def test_frozen_weights_have_no_average_and_a_checkpoint_gives_both_back() -> No
     assert torch.equal(other.weight, trained)
     with restored.swapped():
         assert torch.equal(other.weight, saved["weight"])
-    # a run that goes on without an average goes on with its trained weights
+    # a run that is resumed without an average continues with its trained weights
     assert torch.equal(with_trained(saved, trained_weights)["weight"], trained)

@@ -1,4 +1,4 @@
-"""What runs in an update reads no number from the device: a GPU would stand still meanwhile."""
+"""Code in an update reads no number from the device: a GPU would wait meanwhile."""
 
 from __future__ import annotations
 

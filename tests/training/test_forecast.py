@@ -1,4 +1,4 @@
-"""What is left of a run is foretold from what its parts took."""
+"""The remaining time of a run is predicted from the times of its parts."""
 
 from __future__ import annotations
 

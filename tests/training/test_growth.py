@@ -1,4 +1,4 @@
-"""What begins small: which rows each update learns from, and in pieces of which length."""
+"""Sizes that begin small: which rows each update learns from, and in pieces of which length."""
 
 from __future__ import annotations
 

@@ -211,7 +211,7 @@ def test_a_config_that_recomputes_trains_to_the_same_bits_in_less_memory(tmp_pat
 
 
 class Float32Products(TorchDispatchMode):
-    """Counts the products of matrices, and those of float32 matrices by the file that asks."""
+    """Counts the products of matrices, and the float32 products by the calling file."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The numbers of each update, and the time of training without what happens beside it."""
+"""The numbers of each update, and the time of training without other work."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def test_what_is_drawn_within_is_forgotten_even_after_an_error() -> None:
 def test_devices_in_use_are_kept_and_those_that_are_here_are_restored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # two devices where the run was saved, one where it goes on
+    # two devices at the save, one at the resume
     states = [torch.tensor([10 + index], dtype=torch.uint8) for index in range(2)]
     restored: dict[int, torch.Tensor] = {}
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)

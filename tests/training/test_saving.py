@@ -1,4 +1,4 @@
-"""Checkpoints are written beside the training, one at a time, and told once they are there."""
+"""Checkpoints are written during the training, one at a time, and reported after the write."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ def test_each_part_of_a_batch_has_its_own_load_loss_and_their_mean_counts(parts:
     by_hand = [load_losses(model, ids) for ids in batch.ids.chunk(parts)]
     assert float(cut.sums["load_loss"]) == pytest.approx(sum(by_hand) / parts)
     assert float(one_part.sums["load_loss"]) == pytest.approx(load_losses(model, batch.ids))
-    # not the same number: the shares of a part are not those of the batch
+    # not the same number: a part has other shares than the batch
     assert abs(float(cut.sums["load_loss"] - one_part.sums["load_loss"])) > 1e-4
     for name in ("loss_nats", "router_z_loss"):  # means over tokens do not differ
         torch.testing.assert_close(cut.sums[name], one_part.sums[name])

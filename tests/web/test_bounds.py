@@ -92,7 +92,7 @@ def test_half_a_request_is_cut_off_and_does_not_keep_others_waiting(port: int, t
 
 
 def send_until_cut_off(client: socket.socket, piece: bytes) -> None:
-    """Send on and on; the test has failed where the server lets that go on."""
+    """Send without end; the test fails if the server allows it."""
     end = time.monotonic() + HANGS
     while time.monotonic() < end:
         client.sendall(piece)

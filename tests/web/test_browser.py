@@ -316,7 +316,7 @@ def test_every_control_is_reached_with_the_keyboard(opened: Open) -> None:
             break
         assert name[1], f"{name[0]} shows no focus"
         reached_names.add(name[0])
-    # one stop for a row of tokens and for the grid of heads: arrows go on from there
+    # one stop for a row of tokens and for the grid of heads: arrows move within them
     control_names = page.evaluate("""() => [...document.querySelectorAll(
         'button, select, input, textarea, summary, [tabindex="0"]')]
         .filter(e => e.tabIndex >= 0 && e.checkVisibility() && !e.closest('dialog'))
@@ -360,7 +360,7 @@ def test_nothing_runs_over_the_edge_and_all_can_be_read(
     page = opened(view, width=width, color_scheme=scheme)
     settled(page)
     wrong: list[tuple[str, str, str]] = []
-    # the longest names and tables; those who check how it reads look where there is most to read
+    # the longest names and tables; tests of how it reads look at the views with most text
     for chapter in (
         "tokens", "residual", "feed-forward", "lens", "heads", "update",
         "scores", "gradients", "over-time", "compare",

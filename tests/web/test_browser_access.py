@@ -1,4 +1,4 @@
-"""The page for everybody: contrast in both schemes, formulas as MathML, phones, print."""
+"""The page for all readers: contrast in both schemes, formulas as MathML, phones, print."""
 
 from __future__ import annotations
 

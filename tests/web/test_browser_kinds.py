@@ -70,7 +70,7 @@ def test_a_pair_has_three_grids_and_a_way_back_through_both_stacks(
         lengths = {
             side: [float(grad.norm()) for grad in gradients.stream(side)][1:] for side in read.sides
         }
-        # beside the grids of the two stacks, and not a second time where the decoder looks across
+        # next to the grids of the two stacks, and not a second time if the decoder looks across
         assert lengths_shown == pytest.approx([*lengths["encoder"], *lengths["decoder"]], rel=1e-4)
         every_chapter_is_whole(page)
 

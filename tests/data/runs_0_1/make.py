@@ -63,7 +63,7 @@ _CROSS = tuple(f"model.decoder.cross_attention.{part}" for part in _ATTENTION)
 _BYTES = "text.tokenizer=Bytes"
 _SIX = "training.batch_size=6"
 
-#: By its folder: what `pellucid.train` was told besides the number of updates.
+#: By its folder: arguments of `pellucid.train` beyond the number of updates.
 RUNS: dict[str, dict[str, Any]] = {
     "next_token": {
         "paths": ["sources/documents"],
@@ -188,7 +188,7 @@ def write_sources() -> None:
 
 
 def train(name: str, choices: dict[str, Any]) -> None:
-    """A run that stops by itself after a few updates."""
+    """A run that stops on its own after a few updates."""
     interrupts = Interrupts()
 
     def stop(event: object) -> None:
