@@ -91,14 +91,16 @@ def _muon(
     orthogonal: config.Orthogonal | None,
     owners: Owners | None,
 ) -> torch.optim.Optimizer:
-    device = next(iter(hidden.parameters.values())).device
+    how = orthogonaliser(muon, orthogonal, next(iter(hidden.parameters.values())).device)
     return Muon(
         hidden.parameters.values(),
         lr=muon.learning_rate,
         momentum=muon.momentum,
         weight_decay=muon.weight_decay,
         newton_schulz_steps=muon.newton_schulz_steps,
-        orthogonalise=orthogonaliser(muon, orthogonal, device),
+        dtype=how.dtype,
+        fused=how.fused,
+        polynomials=how.polynomials,
         owners=owners,
     )
 

@@ -124,7 +124,9 @@ class Muon(Optimizer):
         momentum: float,
         weight_decay: float,
         newton_schulz_steps: int,
-        orthogonalise: Orthogonaliser,
+        dtype: torch.dtype = torch.bfloat16,
+        fused: bool = True,
+        polynomials: Polynomials = "Jordan",
         owners: Owners | None = None,
     ) -> None:
         """Make an optimiser of matrices.
@@ -135,11 +137,11 @@ class Muon(Optimizer):
             momentum: mu.
             weight_decay: decoupled, as in AdamW.
             newton_schulz_steps: iterations of Newton-Schulz.
-            orthogonalise: how matrices are orthogonalised.
+            dtype, fused, polynomials: as in `Orthogonaliser`.
             owners: the processes that share the work; by default this one alone.
         """
         self.owners = owners or OneOwner()
-        self.orthogonalise = orthogonalise
+        self.orthogonalise = Orthogonaliser(dtype, fused, polynomials)
         self.newton_schulz_steps = newton_schulz_steps
         super().__init__(parameters, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
 
