@@ -50,19 +50,18 @@ class Sighting:
 
 
 def put_back(view: HistoryView) -> Candidate | None:
-    """Weights that equal the weights after an earlier update, bit for bit."""
+    """Weights that are those after an earlier update, bit for bit: all witnesses, or one."""
     mark = view.history.marks.get("restored")
-    if mark is None or not mark.n_seen:
+    lost = {reading.step: reading.value for reading in view.readings("update.returned")}
+    lost |= {} if mark is None else dict(zip(mark.steps, mark.values, strict=True))
+    if not lost:
         return None
-    rises = [_rise_at(view, step) > limit("UPD010", "rise") for step in mark.steps]
-    again = mark.n_seen >= limit("UPD001", "times") or (bool(rises) and all(rises))
+    rises = [_rise_at(view, step) > limit("UPD010", "rise") for step in lost]
+    again = len(lost) >= limit("UPD001", "times") or all(rises)
+    likely, severity = ((len(lost) + 1) / (len(lost) + 2), None) if again else (0.6, "note")
+    median = statistics.median(lost.values())
     return suspect(
-        "UPD001",
-        likelihood(mark) if again else 0.6,
-        times=mark.n_seen,
-        lost=mark.value,
-        step=mark.first,
-        severity=None if again else "note",
+        "UPD001", likely, times=len(lost), lost=median, step=min(lost), severity=severity
     )
 
 

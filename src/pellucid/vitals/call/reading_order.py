@@ -6,18 +6,20 @@ explain. Rows of a batch have no such order among themselves.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from pellucid.vitals.call.token_order import count_pairs, is_clearly_tied, pair_ratio
+from pellucid.vitals.call.token_order import count_pairs, interleaving, is_clearly_tied, pair_ratio
+from pellucid.vitals.ledger.batch_rows import Rows
 
 #: Texts of fewer kinds of tokens, as DNA and proteins, may have hardly any order to learn; of still
 #: fewer, as digits, forms with one length come again in the rows below by chance.
 _FEWEST_KINDS, _FEWEST_LETTERS = 50, 20
-#: Pairs that come again as often as by chance: at most so many deviations more, of so many.
+#: Pairs that come again as often as others: at most so many deviations more, of so many by chance.
 _DEVIATIONS, _FEWEST_PAIRS = 2, 2
 #: Tokens at more distances are not compared: each costs 50 microseconds.
 _FARTHEST = 48
@@ -45,10 +47,12 @@ def text_in_columns(ids: Int[Tensor, "rows time"]) -> float:
 
 
 def disorder(ids: Int[Tensor, "rows time"], is_real: Bool[Tensor, "rows time"]) -> float | None:
-    """How often pairs of neighbours come again, over how often by chance, if no order shows.
+    """How often pairs of neighbours come again, over pairs further apart, if no order shows.
 
-    None if tokens tell of each other at any distance, or of their places, as those of a text or of
-    a form do; and if the rows are too few to show it.
+    Tokens of one row may belong to one text, so that they meet more often than by chance. In any
+    order but a text's, they do so at all distances alike. None if tokens at one distance tell more
+    of each other, or of their places, as those of a text or of a form do; and if the rows are too
+    few to show it.
 
     Args:
         ids: The rows as they are read.
@@ -58,17 +62,44 @@ def disorder(ids: Int[Tensor, "rows time"], is_real: Bool[Tensor, "rows time"]) 
     ids, is_real = ids[:, ~is_form], is_real[:, ~is_form]
     if ids.shape[1] < 2 or len(_kinds(ids[is_real])) < _FEWEST_KINDS:
         return None
-    pairs = count_pairs(*_pairs(ids, is_real, 1))
-    if pairs is None or pairs.by_chance < _FEWEST_PAIRS:
-        return None
-    if pairs.n_equal > pairs.by_chance + _DEVIATIONS * pairs.by_chance**0.5:
+    nearest = count_pairs(*_pairs(ids, is_real, 1))
+    if nearest is None or nearest.by_chance < _FEWEST_PAIRS:
         return None
     distances = range(2, min(ids.shape[1], _FARTHEST))
-    places = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
-    others = [_pairs(ids, is_real, distance) for distance in distances]
-    if any(is_clearly_tied(*pair) for pair in [*others, (places[is_real], ids[is_real])]):
+    counts = [count_pairs(*_pairs(ids, is_real, distance)) for distance in distances]
+    others = [pairs for pairs in counts if pairs is not None]
+    chance = sum(pairs.by_chance for pairs in others)
+    usual = max(1.0, sum(pairs.n_equal for pairs in others) / chance) if chance else 1.0
+    expected = usual * nearest.by_chance
+    if nearest.n_equal > expected + _DEVIATIONS * expected**0.5:
         return None
-    return pairs.n_equal / pairs.by_chance
+    places = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
+    stands_out = any(pairs.is_clear_of(usual * pairs.by_chance) for pairs in others)
+    if stands_out or is_clearly_tied(places[is_real], ids[is_real]):
+        return None
+    return nearest.n_equal / expected
+
+
+def measure_batches(batches: Sequence[Rows | None]) -> dict[str, float]:
+    """The signs of the order of several batches, which show it where one has too few tokens.
+
+    Args:
+        batches: The first rows of each, and where they have tokens; None if they are unknown.
+    """
+    known = [batch for batch in batches if batch is not None and batch[0].shape[1] > 1]
+    if not known:
+        return {}
+    width = min(rows.shape[1] for rows, _ in known)
+    ids = torch.cat([rows[:, :width] for rows, _ in known])
+    is_real = torch.cat(
+        [(torch.ones_like(x) if mask is None else mask)[:, :width].bool() for x, mask in known]
+    )
+    ratio = disorder(ids, is_real)
+    signs = {} if ratio is None else {"batch.disorder": ratio}
+    if bool(is_real.all()):
+        signs["batch.interleaved"] = interleaving(ids)
+        signs["batch.columns"] = text_in_columns(ids)
+    return signs
 
 
 def _ratio_of_unequal(first: Int[Tensor, "rows time"], second: Int[Tensor, "rows time"]) -> float:

@@ -56,8 +56,9 @@ def measure(
     signs["batch.copies"] = copies(ids)
     signs |= {"batch.interleaved": interleaving(ids), "batch.entropy": entropy(ids)}
     share, scattered_id = scattered(ids, targets)
-    is_named = scattered_id in (*arguments.special, *arguments.ends, arguments.pad)
-    signs |= {"batch.filled": filled(ids), "batch.scattered": share if is_named else 0.0}
+    named = (*arguments.special, *arguments.ends, arguments.pad)
+    is_named = scattered_id in named
+    signs |= {"batch.filled": filled(ids, named), "batch.scattered": share if is_named else 0.0}
     signs["batch.unspelt"] = 0.0 if is_named else share
     if (ratio := target_ratio(ids, targets)) is not None:
         signs["targets.tied"] = ratio

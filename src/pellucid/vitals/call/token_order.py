@@ -7,6 +7,7 @@ interleaved have these pairs at another distance.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -16,15 +17,20 @@ from torch import Tensor
 from pellucid.batches import IGNORED
 
 #: The distances at which pairs are counted, and the most tokens.
-_DISTANCES, _TOKENS = (*range(1, 9), 12, 16, 24, 32, 48, 64), 4096
+_DISTANCES, _TOKENS = (*range(1, 17), 24, 32, 48, 64), 4096
 #: Fewer tokens, and fewer pairs that are equal by chance, say nothing.
 _FEWEST_TOKENS, _FEWEST_PAIRS = 256, 4
 #: A ratio counts if it is so many standard deviations of a Poisson number above 1.
 _DEVIATIONS = 6
 #: From this ratio on, neighbours belong together.
 _TIED = 1.5
-#: An id that fills every so many places is at nearly all of them, and hardly anywhere else.
-_PERIODS, _EVERYWHERE, _ELSEWHERE = (2, 3, 4), 0.95, 0.2
+#: An id that fills every so many places has nearly all of its gaps so wide, and a special one, that
+#: may also end texts, most of them. Fewer gaps say nothing.
+_PERIODS, _EVERYWHERE, _EVEN, _FEWEST_GAPS = (2, 3, 4), 0.95, 0.6, 32
+#: So many of the most frequent ids are looked at: padding may be one of them.
+_FREQUENT = 3
+#: A form's id is at nearly all of its places, and hardly anywhere else.
+_ELSEWHERE = 0.2
 #: Less than this above 1, a ratio is as good as none.
 _LEAST = 0.25
 #: Fewer paid places say nothing; and of such a task the places, or the targets, have few kinds.
@@ -82,8 +88,12 @@ class PairCount(NamedTuple):
     @property
     def is_clear(self) -> bool:
         """Whether the difference is no chance; of few pairs, only if many more are equal."""
-        spread = max(self.by_chance, _FEWEST_PAIRS) ** 0.5
-        return abs(self.n_equal - self.by_chance) > _DEVIATIONS * spread
+        return self.is_clear_of(self.by_chance)
+
+    def is_clear_of(self, expected: float) -> bool:
+        """Whether the difference from so many pairs is no chance."""
+        spread = max(expected, _FEWEST_PAIRS) ** 0.5
+        return abs(self.n_equal - expected) > _DEVIATIONS * spread
 
 
 def count_pairs(first: Int[Tensor, " n"], second: Int[Tensor, " n"]) -> PairCount | None:
@@ -141,22 +151,27 @@ def falls(ids: Int[Tensor, "rows time"]) -> float | None:
     return int((steps < 0).sum()) / n if n >= _FEWEST_TOKENS else None
 
 
-def filled(ids: Int[Tensor, "rows time"]) -> float:
-    """The share of places that one id fills at an even distance, in all rows; 0 if none does.
+def filled(ids: Int[Tensor, "rows time"], named: Collection[int] = ()) -> float:
+    """The share of places that one id fills at an even distance; 0 if none does.
+
+    Texts that are joined begin anew, each at a distance of its own.
 
     Args:
         ids: Rows of text.
+        named: Special ids, which no text holds at even distances.
     """
     if ids.numel() < _FEWEST_TOKENS:
         return 0.0
-    for period in _PERIODS:
-        for first in range(min(period, ids.shape[1])):
-            filled_ids, others = ids[:, first::period], torch.ones_like(ids, dtype=torch.bool)
-            others[:, first::period] = False
-            usual = filled_ids.flatten().mode().values
-            is_filled = float((filled_ids == usual).double().mean()) >= _EVERYWHERE
-            if is_filled and float((ids[others] == usual).double().mean()) < _ELSEWHERE:
-                return 1 / period
+    values, counts = cast("Any", torch).unique(ids, return_counts=True)
+    for place in counts.topk(min(_FREQUENT, len(counts))).indices:
+        rows, places = (ids == values[place]).nonzero().unbind(1)
+        gaps = places.diff()[rows.diff() == 0]
+        if len(gaps) < _FEWEST_GAPS:
+            continue
+        gap, is_named = int(gaps.mode().values), int(values[place]) in named
+        is_even = float((gaps == gap).double().mean()) >= (_EVEN if is_named else _EVERYWHERE)
+        if gap in _PERIODS and is_even:
+            return 1 / gap
     return 0.0
 
 
