@@ -65,9 +65,7 @@ def _knows_frequencies_at_most(view: HistoryView) -> bool:
     if view.updates < limit("DAT009", "few") or view.readings("call.right"):
         return False
     entropy, end = view.first("batch.entropy"), view.end
-    if entropy is None:
-        return False  # outputs are not of places
-    is_above = end is not None and end > entropy - limit("DAT009", "below")
+    is_above = entropy is not None and end is not None and end > entropy - limit("DAT009", "below")
     return is_above or not view.goes_well
 
 

@@ -250,7 +250,7 @@ def heavy_decay(view: HistoryView) -> Candidate | None:
     fades = shrinkage >= limit("OPT010", "way")
     is_high = decay > limit("OPT010", "decay") or (shrinks_gains and fades)
     # what is added to weights is forgotten after 1 / (rate x decay) updates
-    forgets = fades and rate * decay >= limit("OPT010", "forgets")
+    forgets = fades and rate * decay >= limit("OPT010", "forgets") and not decayed_gains(view)
     sizes = [reading.value for reading in view.readings("weights.size")]
     # two in a row are no chance
     is_small = len(sizes) > 2 and max(sizes[-2:]) <= limit("OPT010", "shrunk") * sizes[0]

@@ -23,14 +23,18 @@ _FEW_NORMS = 5
 
 
 def too_low(view: HistoryView) -> Candidate | None:
-    """Full-size steps that hardly move the weights, and little learnt."""
+    """Full-size steps that hardly move the weights, each or all together, and little learnt."""
     start = view.warm_up_end
     update = _usual_near_full_rate(view, start)
     effective = view.usual("update.effective_step", after=start)
     least = limit("OPT007", "update")
     learns_little = view.learnt is not None and view.learnt < limit("OPT007", "learnt")
     learns_little = learns_little or view.above_frequencies
-    if update is None or update > least or not learns_little or view.updates < start + 20:
+    if update is None or not learns_little or view.updates < start + 20:
+        return None
+    # a loss that falls on and on, by a way as short as this, would fall as far in fewer steps
+    is_short = update * view.updates < limit("OPT007", "short")
+    if update > least and not (is_short and (view.fall or 0.0) > limit("OPT007", "fall")):
         return None
     if not view.fresh or not view.learns_tokens or (view.rose or 0) > limit("OPT005", "rise"):
         return None

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from pellucid.vitals.call.even_places import filled
 from pellucid.vitals.call.token_order import count_pairs, interleaving, is_clearly_tied, pair_ratio
 from pellucid.vitals.ledger.batch_rows import Rows
 
@@ -94,8 +95,8 @@ def measure_batches(batches: Sequence[Rows | None]) -> dict[str, float]:
     is_real = torch.cat(
         [(torch.ones_like(x) if mask is None else mask)[:, :width].bool() for x, mask in known]
     )
-    ratio = disorder(ids, is_real)
-    signs = {} if ratio is None else {"batch.disorder": ratio}
+    ratio, signs = disorder(ids, is_real), {"batch.filled": filled(ids)}
+    signs |= {} if ratio is None else {"batch.disorder": ratio}
     if bool(is_real.all()):
         signs["batch.interleaved"] = interleaving(ids)
         signs["batch.columns"] = text_in_columns(ids)

@@ -7,7 +7,6 @@ interleaved have these pairs at another distance.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -24,13 +23,8 @@ _FEWEST_TOKENS, _FEWEST_PAIRS = 256, 4
 _DEVIATIONS = 6
 #: From this ratio on, neighbours belong together.
 _TIED = 1.5
-#: An id that fills every so many places has nearly all of its gaps so wide, and a special one, that
-#: may also end texts, most of them. Fewer gaps say nothing.
-_PERIODS, _EVERYWHERE, _EVEN, _FEWEST_GAPS = (2, 3, 4), 0.95, 0.6, 32
-#: So many of the most frequent ids are looked at: padding may be one of them.
-_FREQUENT = 3
 #: A form's id is at nearly all of its places, and hardly anywhere else.
-_ELSEWHERE = 0.2
+_EVERYWHERE, _ELSEWHERE = 0.95, 0.2
 #: Less than this above 1, a ratio is as good as none.
 _LEAST = 0.25
 #: Fewer paid places say nothing; and of such a task the places, or the targets, have few kinds.
@@ -149,30 +143,6 @@ def falls(ids: Int[Tensor, "rows time"]) -> float | None:
     steps = (ids[:, 1:] - ids[:, :-1]).flatten()
     n = int((steps != 0).sum())
     return int((steps < 0).sum()) / n if n >= _FEWEST_TOKENS else None
-
-
-def filled(ids: Int[Tensor, "rows time"], named: Collection[int] = ()) -> float:
-    """The share of places that one id fills at an even distance; 0 if none does.
-
-    Texts that are joined begin anew, each at a distance of its own.
-
-    Args:
-        ids: Rows of text.
-        named: Special ids, which no text holds at even distances.
-    """
-    if ids.numel() < _FEWEST_TOKENS:
-        return 0.0
-    values, counts = cast("Any", torch).unique(ids, return_counts=True)
-    for place in counts.topk(min(_FREQUENT, len(counts))).indices:
-        rows, places = (ids == values[place]).nonzero().unbind(1)
-        gaps = places.diff()[rows.diff() == 0]
-        if len(gaps) < _FEWEST_GAPS:
-            continue
-        gap, is_named = int(gaps.mode().values), int(values[place]) in named
-        is_even = float((gaps == gap).double().mean()) >= (_EVEN if is_named else _EVERYWHERE)
-        if gap in _PERIODS and is_even:
-            return 1 / gap
-    return 0.0
 
 
 def scattered(

@@ -184,7 +184,8 @@ class Ledger:
             metrics.record(id, value)
         for id, value in measure(page.labelled[: len(rows)]).items():
             metrics.record(id, value)
-        if self._n_pages == 1:  # later batches have no other order
+        # later batches have no other order; of rows with one class each, none may be meant
+        if self._n_pages == 1 and bool((page.pulls[: len(rows), 0] >= 0).any()):
             for id, value in measure_batches(page.texts[: len(rows)]).items():
                 metrics.record(id, torch.tensor(value, device="cpu"))
         self._previous = page.after[len(rows) - 1]
