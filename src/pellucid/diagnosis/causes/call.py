@@ -270,7 +270,7 @@ CAUSES: tuple[Cause, ...] = (
         "batch.disorder",
         (">=", 0),
         n=1,
-        condition=_knows_frequencies_at_most,
+        condition=lambda view: view.end is not None and _knows_frequencies_at_most(view),
         further={"end": lambda view: view.end},
     ),
     Comparison("DAT012/halves", "batch.same_halves", (">", "halves"), n=1),

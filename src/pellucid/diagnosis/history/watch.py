@@ -66,6 +66,8 @@ def history_of_watch(
     optimisers = watched.optimisers or (() if optimizer is None else (optimizer,))
     losses, norms, rates = (_points(s.points) for s in (record.losses, record.norms, record.rates))
     logged = {name: _points(series.points) for name, series in record.logged.items()}
+    # a trainer with a loss of its own logs a mean over some updates, and passes no other
+    losses = losses or logged.get("loss", ())
     signs = {
         id: tuple(Reading(*point) for point in series.points)
         for id, series in record.signs.items()

@@ -6,6 +6,7 @@ explain. Rows of a batch have no such order among themselves.
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -21,11 +22,16 @@ from pellucid.vitals.ledger.batch_rows import Rows
 #: fewer, as digits, forms with one length come again in the rows below by chance.
 _FEWEST_KINDS, _FEWEST_LETTERS = 50, 20
 #: Pairs that come again as often as others: at most so many deviations more, of so many by chance.
-_DEVIATIONS, _FEWEST_PAIRS = 2, 2
+#: Those at one distance stand out if they are so many deviations more.
+_DEVIATIONS, _CLEAR, _FEWEST_PAIRS = 2, 6, 2
+#: A standard deviation, of the median of all deviations.
+_OF_MEDIAN = 1.4826
 #: Tokens at more distances are not compared: each costs 50 microseconds.
 _FARTHEST = 48
 #: A place that holds one id in so many rows belongs to a form.
 _FORM = 0.5
+#: Neighbours of a text come together twice as often as by chance, or more.
+_TOLD = 2
 #: Columns hold a text if their neighbours are tied so many times as much as rows further apart.
 _TIED = 1.5
 
@@ -68,17 +74,16 @@ def disorder(ids: Int[Tensor, "rows time"], is_real: Bool[Tensor, "rows time"]) 
         return None
     distances = range(2, min(ids.shape[1], _FARTHEST))
     counts = [count_pairs(*_pairs(ids, is_real, distance)) for distance in distances]
-    others = [pairs for pairs in counts if pairs is not None]
-    chance = sum(pairs.by_chance for pairs in others)
-    usual = max(1.0, sum(pairs.n_equal for pairs in others) / chance) if chance else 1.0
-    expected = usual * nearest.by_chance
-    if nearest.n_equal > expected + _DEVIATIONS * expected**0.5:
+    ratios = [pairs.n_equal / pairs.by_chance for pairs in counts if pairs and pairs.by_chance]
+    usual = max(1.0, statistics.median(ratios or [1.0]))
+    # tokens that a text repeats make more of the difference than chance does
+    bend = statistics.median([abs(ratio - usual) for ratio in ratios] or [0.0])
+    spread = max(_OF_MEDIAN * bend, (usual / nearest.by_chance) ** 0.5)
+    ratio, highest = nearest.n_equal / nearest.by_chance, max(ratios, default=usual)
+    if ratio > usual + _DEVIATIONS * spread or highest > usual + _CLEAR * spread:
         return None
     places = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
-    stands_out = any(pairs.is_clear_of(usual * pairs.by_chance) for pairs in others)
-    if stands_out or is_clearly_tied(places[is_real], ids[is_real]):
-        return None
-    return nearest.n_equal / expected
+    return None if is_clearly_tied(places[is_real], ids[is_real]) else ratio / usual
 
 
 def measure_batches(batches: Sequence[Rows | None]) -> dict[str, float]:
@@ -95,7 +100,10 @@ def measure_batches(batches: Sequence[Rows | None]) -> dict[str, float]:
     is_real = torch.cat(
         [(torch.ones_like(x) if mask is None else mask)[:, :width].bool() for x, mask in known]
     )
-    ratio, signs = disorder(ids, is_real), {"batch.filled": filled(ids)}
+    nearest, signs = count_pairs(*_pairs(ids, is_real, 1)), {"batch.filled": filled(ids)}
+    if nearest is None or nearest.n_equal > _TOLD * nearest.by_chance:
+        return signs  # neighbours tell of each other
+    ratio = disorder(ids, is_real)
     signs |= {} if ratio is None else {"batch.disorder": ratio}
     if bool(is_real.all()):
         signs["batch.interleaved"] = interleaving(ids)

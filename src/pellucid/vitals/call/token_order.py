@@ -82,12 +82,8 @@ class PairCount(NamedTuple):
     @property
     def is_clear(self) -> bool:
         """Whether the difference is no chance; of few pairs, only if many more are equal."""
-        return self.is_clear_of(self.by_chance)
-
-    def is_clear_of(self, expected: float) -> bool:
-        """Whether the difference from so many pairs is no chance."""
-        spread = max(expected, _FEWEST_PAIRS) ** 0.5
-        return abs(self.n_equal - expected) > _DEVIATIONS * spread
+        spread = max(self.by_chance, _FEWEST_PAIRS) ** 0.5
+        return abs(self.n_equal - self.by_chance) > _DEVIATIONS * spread
 
 
 def count_pairs(first: Int[Tensor, " n"], second: Int[Tensor, " n"]) -> PairCount | None:
