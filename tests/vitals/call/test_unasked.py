@@ -12,10 +12,10 @@ from pellucid.diagnosis.finding import limit
 from pellucid.vitals.call.alignment import are_classes
 from pellucid.vitals.call.arguments import Arguments
 from pellucid.vitals.call.documents import joined_starts
-from pellucid.vitals.call.even_places import filled
 from pellucid.vitals.call.first_model import equal_units, longest_wavelength, trained_gains
 from pellucid.vitals.call.padding_mask import misfit
 from pellucid.vitals.call.positions import PositionNotes
+from pellucid.vitals.call.reading_order import filled
 from pellucid.vitals.call.token_order import falls
 from pellucid.vitals.call.unasked import asks_for_one_id, unasked
 from pellucid.vitals.taps.recorded_call import Call

@@ -54,7 +54,7 @@ def too_high(view: HistoryView) -> Candidate | None:
     if rise is not None and excess is None:
         effect = f"the loss of ten updates was {rise:.2g} nats above that of five updates before"
         runaways["above"] = rise, effect
-    shows = excess is not None or rise is not None or _rises(view)
+    shows = (excess, beyond, rise) != (None,) * 3 or _rises(view)
     if _has_adapters(view) and not (shows or is_hurt):
         return None  # of a few new weights, the size of a step says little
     is_sure = is_far or is_lost or shows or large_update is not None

@@ -29,12 +29,13 @@ def too_low(view: HistoryView) -> Candidate | None:
     effective = view.usual("update.effective_step", after=start)
     least = limit("OPT007", "update")
     learns_little = view.learnt is not None and view.learnt < limit("OPT007", "learnt")
-    learns_little = learns_little or view.above_frequencies
-    if update is None or not learns_little or view.updates < start + 20:
+    if update is None or view.updates < start + 20:
         return None
     # a loss that falls on and on, by a way as short as this, would fall as far in fewer steps
-    is_short = update * view.updates < limit("OPT007", "short")
-    if update > least and not (is_short and (view.fall or 0.0) > limit("OPT007", "fall")):
+    falls = learns_little and (view.fall or 0.0) > limit("OPT007", "fall")
+    is_short = falls and update * view.updates < limit("OPT007", "short")
+    is_small = update <= least and (learns_little or view.above_frequencies)
+    if not (is_small or is_short):
         return None
     if not view.fresh or not view.learns_tokens or (view.rose or 0) > limit("OPT005", "rise"):
         return None

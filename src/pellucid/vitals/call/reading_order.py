@@ -7,14 +7,13 @@ explain. Rows of a batch have no such order among themselves.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, cast
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from pellucid.vitals.call.even_places import filled
 from pellucid.vitals.call.token_order import count_pairs, interleaving, is_clearly_tied, pair_ratio
 from pellucid.vitals.ledger.batch_rows import Rows
 
@@ -31,9 +30,16 @@ _FARTHEST = 48
 #: A place that holds one id in so many rows belongs to a form.
 _FORM = 0.5
 #: Neighbours of a text come together twice as often as by chance, or more.
-_TOLD = 2
+_NEIGHBOUR_RATIO = 2
 #: Columns hold a text if their neighbours are tied so many times as much as rows further apart.
 _TIED = 1.5
+#: Fewer tokens say nothing, and fewer gaps from one place of an id to the next.
+_FEWEST_TOKENS, _FEWEST_GAPS = 256, 32
+#: An id that fills every so many places has nearly all of its gaps so wide; a special one, which
+#: also ends texts, most of them.
+_PERIODS, _NEARLY_ALL, _MAJORITY = (2, 3, 4), 0.85, 0.6
+#: So many of the most frequent ids are looked at: padding may be one of them.
+_FREQUENT = 3
 
 
 def text_in_columns(ids: Int[Tensor, "rows time"]) -> float:
@@ -86,22 +92,49 @@ def disorder(ids: Int[Tensor, "rows time"], is_real: Bool[Tensor, "rows time"]) 
     return None if is_clearly_tied(places[is_real], ids[is_real]) else ratio / usual
 
 
+def filled(ids: Int[Tensor, "rows time"], special_ids: Collection[int] = ()) -> float:
+    """The share of places that one id fills at an even distance; 0 if none does.
+
+    Texts that are joined begin anew, each at a distance of its own.
+
+    Args:
+        ids: Rows of text.
+        special_ids: Special ids, which no text holds at even distances.
+    """
+    if ids.numel() < _FEWEST_TOKENS:
+        return 0.0
+    values, counts = cast("Any", torch).unique(ids, return_counts=True)
+    for place in counts.topk(min(_FREQUENT, len(counts))).indices:
+        rows, places = (ids == values[place]).nonzero().unbind(1)
+        gaps = places.diff()[rows.diff() == 0]
+        if len(gaps) < _FEWEST_GAPS:
+            continue
+        gap, is_named = int(gaps.mode().values), int(values[place]) in special_ids
+        is_even = float((gaps == gap).double().mean()) >= (_MAJORITY if is_named else _NEARLY_ALL)
+        if gap in _PERIODS and is_even:
+            return 1 / gap
+    return 0.0
+
+
 def measure_batches(batches: Sequence[Rows | None]) -> dict[str, float]:
     """The signs of the order of several batches, which show it where one has too few tokens.
 
     Args:
         batches: The first rows of each, and where they have tokens; None if they are unknown.
     """
-    known = [batch for batch in batches if batch is not None and batch[0].shape[1] > 1]
-    if not known:
+    row_batches = [batch for batch in batches if batch is not None and batch[0].shape[1] > 1]
+    if not row_batches:
         return {}
-    width = min(rows.shape[1] for rows, _ in known)
-    ids = torch.cat([rows[:, :width] for rows, _ in known])
+    width = min(rows.shape[1] for rows, _ in row_batches)
+    ids = torch.cat([rows[:, :width] for rows, _ in row_batches])
     is_real = torch.cat(
-        [(torch.ones_like(x) if mask is None else mask)[:, :width].bool() for x, mask in known]
+        [
+            (torch.ones_like(x) if mask is None else mask)[:, :width].bool()
+            for x, mask in row_batches
+        ]
     )
     nearest, signs = count_pairs(*_pairs(ids, is_real, 1)), {"batch.filled": filled(ids)}
-    if nearest is None or nearest.n_equal > _TOLD * nearest.by_chance:
+    if nearest is None or nearest.n_equal > _NEIGHBOUR_RATIO * nearest.by_chance:
         return signs  # neighbours tell of each other
     ratio = disorder(ids, is_real)
     signs |= {} if ratio is None else {"batch.disorder": ratio}

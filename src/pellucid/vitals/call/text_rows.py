@@ -10,8 +10,7 @@ from torch import Tensor
 
 from pellucid.typed import to_list
 from pellucid.vitals.call.arguments import Arguments
-from pellucid.vitals.call.even_places import filled
-from pellucid.vitals.call.reading_order import disorder, text_in_columns
+from pellucid.vitals.call.reading_order import disorder, filled, text_in_columns
 from pellucid.vitals.call.token_order import (
     entropy,
     falls,
@@ -56,9 +55,12 @@ def measure(
     signs["batch.copies"] = copies(ids)
     signs |= {"batch.interleaved": interleaving(ids), "batch.entropy": entropy(ids)}
     share, scattered_id = scattered(ids, targets)
-    named = (*arguments.special, *arguments.ends, arguments.pad)
-    is_named = scattered_id in named
-    signs |= {"batch.filled": filled(ids, named), "batch.scattered": share if is_named else 0.0}
+    special_ids = (*arguments.special, *arguments.ends, arguments.pad)
+    is_named = scattered_id in special_ids
+    signs |= {
+        "batch.filled": filled(ids, special_ids),
+        "batch.scattered": share if is_named else 0.0,
+    }
     signs["batch.unspelt"] = 0.0 if is_named else share
     if (ratio := target_ratio(ids, targets)) is not None:
         signs["targets.tied"] = ratio
@@ -182,8 +184,10 @@ def is_cut_short(arguments: Arguments, ids: Int[Tensor, "batch time"]) -> bool:
     if float(is_end.any(1).double().mean()) <= _WITH_ENDS:
         return is_various
     # of short texts more rows hold an end: at any place, with another text behind it
-    goes_on = is_end[:, :-1] & ~is_end[:, 1:]
-    is_stream = int(goes_on.any(0).sum()) > 1 and float(is_end[:, -1].double().mean()) <= _THIRD
+    has_text_behind = is_end[:, :-1] & ~is_end[:, 1:]
+    is_stream = (
+        int(has_text_behind.any(0).sum()) > 1 and float(is_end[:, -1].double().mean()) <= _THIRD
+    )
     return is_various and is_stream
 
 

@@ -78,7 +78,7 @@ class Ledger:
         self._rate_before: float | None = None
         self._has_gradient = False
         #: the first update that the first optimiser remembers, as far as was seen
-        self._remembered_from: int | None = None
+        self._memory_start: int | None = None
 
     @property
     def marks(self) -> dict[MarkName, Mark]:
@@ -122,7 +122,7 @@ class Ledger:
         self._arrivals, self._fresh = self.events.arrivals, self.events.fresh
         if self._witnesses is not None:
             if not remembers(self._witnesses.optimisers[0], self._witnesses.parameters[0]):
-                self._remembered_from = step
+                self._memory_start = step
             row = self._page.before[len(self._rows)]
             copy_into(row, self._witnesses.weights(), self._witnesses.sizes)
             self._start = self._page.start = row.clone() if self._start is None else self._start
@@ -256,9 +256,9 @@ class Ledger:
         age = age_of(optimiser, parameter)
         if age is not None or parameter.grad is None or not remembers(optimiser, parameter):
             return age
-        if self._remembered_from is None:  # it came with a memory
-            self._remembered_from = step
-        return step - self._remembered_from + 1
+        if self._memory_start is None:  # it came with a memory
+            self._memory_start = step
+        return step - self._memory_start + 1
 
     def _take_events(self, page: Page, place: int) -> None:
         events = self.events
