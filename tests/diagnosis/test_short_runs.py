@@ -14,7 +14,6 @@ from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.causes.initialisation import loud_head
 from pellucid.diagnosis.causes.optimiser import heavy_decay, large_eps
 from pellucid.diagnosis.causes.rates import too_high
-from pellucid.diagnosis.causes.standstill import too_low
 from pellucid.diagnosis.causes.updates import put_back
 from pellucid.diagnosis.history.adam_state import share_below_eps
 from pellucid.diagnosis.history.history import Points
@@ -125,25 +124,6 @@ def test_a_new_model_does_not_end_above_guessing(end: float, updates: int, is_hi
     assert (candidate is not None) == is_high
     trained = short | {"weights.trained": (Reading(1, 1.0, "calm"),)}
     assert too_high(HistoryView(replace(history, signs=trained))) is None
-
-
-@pytest.mark.parametrize(
-    ("update", "falls", "learnt", "is_low"),
-    [
-        (9e-4, True, 0.25, True),
-        (1.1e-3, True, 0.25, False),
-        (9e-4, False, 0.25, False),
-        (9e-4, True, 0.6, False),
-    ],
-    ids=["a short way", "a longer way", "no fall", "much learnt"],
-)
-def test_a_loss_that_falls_on_by_a_short_way_has_a_low_rate(
-    update: float, falls: bool, learnt: float, is_low: bool
-) -> None:
-    slope = learnt / 200 if falls else 0.0
-    losses = tuple((n, GUESSING - slope * n - (0 if falls else learnt)) for n in range(1, 201))
-    candidate = too_low(view(signs={"update.ratio": (update, update)}, losses=losses))
-    assert (candidate is not None) == is_low
 
 
 @pytest.mark.parametrize(("trained", "is_loud"), [(0.4, True), (0.6, False)])

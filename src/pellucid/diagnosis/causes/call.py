@@ -69,6 +69,12 @@ def _knows_frequencies_at_most(view: HistoryView) -> bool:
     return is_above or not view.goes_well
 
 
+def _reads_no_order(view: HistoryView) -> bool:
+    """Whether no order in the rows left little to learn; of several batches, after more updates."""
+    is_known = bool(view.first("batch.disorder")) or view.updates >= limit("DAT009", "updates")
+    return view.end is not None and is_known and _knows_frequencies_at_most(view)
+
+
 def _knows_less(view: HistoryView) -> bool:
     """Whether the loss is higher than that of the model's own logits.
 
@@ -270,7 +276,7 @@ CAUSES: tuple[Cause, ...] = (
         "batch.disorder",
         (">=", 0),
         n=1,
-        condition=lambda view: view.end is not None and _knows_frequencies_at_most(view),
+        condition=_reads_no_order,
         further={"end": lambda view: view.end},
     ),
     Comparison("DAT012/halves", "batch.same_halves", (">", "halves"), n=1),

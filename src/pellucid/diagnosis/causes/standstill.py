@@ -23,19 +23,14 @@ _FEW_NORMS = 5
 
 
 def too_low(view: HistoryView) -> Candidate | None:
-    """Full-size steps that hardly move the weights, each or all together, and little learnt."""
+    """Full-size steps that hardly move the weights, and little learnt."""
     start = view.warm_up_end
     update = _usual_near_full_rate(view, start)
     effective = view.usual("update.effective_step", after=start)
     least = limit("OPT007", "update")
     learns_little = view.learnt is not None and view.learnt < limit("OPT007", "learnt")
-    if update is None or view.updates < start + 20:
-        return None
-    # a loss that falls on and on, by a way as short as this, would fall as far in fewer steps
-    falls = learns_little and (view.fall or 0.0) > limit("OPT007", "fall")
-    is_short = falls and update * view.updates < limit("OPT007", "short")
-    is_small = update <= least and (learns_little or view.above_frequencies)
-    if not (is_small or is_short):
+    learns_little = learns_little or view.above_frequencies
+    if update is None or update > least or not learns_little or view.updates < start + 20:
         return None
     if not view.fresh or not view.learns_tokens or (view.rose or 0) > limit("OPT005", "rise"):
         return None

@@ -14,7 +14,12 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from pellucid.vitals.call.token_order import count_pairs, interleaving, is_clearly_tied, pair_ratio
+from pellucid.vitals.call.token_order import (
+    count_pairs,
+    interleaving,
+    is_clearly_tied,
+    pair_ratio,
+)
 from pellucid.vitals.ledger.batch_rows import Rows
 
 #: Texts of fewer kinds of tokens, as DNA and proteins, may have hardly any order to learn; of still
@@ -92,7 +97,7 @@ def disorder(ids: Int[Tensor, "rows time"], is_real: Bool[Tensor, "rows time"]) 
     return None if is_clearly_tied(places[is_real], ids[is_real]) else ratio / usual
 
 
-def filled(ids: Int[Tensor, "rows time"], special_ids: Collection[int] = ()) -> float:
+def filled(ids: Int[Tensor, "rows time"], special_ids: Collection[int | None] = ()) -> float:
     """The share of places that one id fills at an even distance; 0 if none does.
 
     Texts that are joined begin anew, each at a distance of its own.
