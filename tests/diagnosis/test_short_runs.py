@@ -12,6 +12,7 @@ from torch import nn
 from pellucid.diagnosis import Reading, diagnose, history_of_watch
 from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.causes.initialisation import loud_head
+from pellucid.diagnosis.causes.objective import softmax_twice
 from pellucid.diagnosis.causes.optimiser import heavy_decay, large_eps
 from pellucid.diagnosis.causes.rates import too_high
 from pellucid.diagnosis.causes.updates import put_back
@@ -133,6 +134,16 @@ def test_a_trained_model_may_know_less_than_nothing_of_another_text(
     signs = {"weights.trained": (Reading(1, trained, "calm"),), "loss.probe": (GUESSING + 1.5, 2.5)}
     loud = view(signs=signs, losses=curve(GUESSING + 1.5, 2.5))
     assert (loud_head(loud) is not None) == is_loud
+
+
+@pytest.mark.parametrize(("total", "is_squashed"), [(1.9, False), (0.01, True), (None, True)])
+def test_a_gradient_of_logits_as_large_as_that_of_a_mean_has_one_softmax(
+    total: float | None, is_squashed: bool
+) -> None:
+    marks = {} if total is None else {"outputs": Mark(4, 4, 1, [total] * 4, [1, 2, 3, 4])}
+    norms = tuple((n, 0.05) for n in range(1, 201))
+    faint = view(losses=curve(GUESSING, GUESSING - 0.02), grad_norms=norms, marks=marks)
+    assert (softmax_twice(faint) is not None) == is_squashed
 
 
 class Functional(nn.Module):

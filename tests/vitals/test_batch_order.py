@@ -160,3 +160,21 @@ def test_steps_of_one_size_from_zero_are_at_no_bound() -> None:
     noise = torch.rand(40, 96, generator=draws, dtype=torch.float64)
     clamped = (weights + noise).clamp(-3, 3)
     assert bool((share_at_bound(clamped, columns)[20:] >= BOUND).all())
+
+
+@pytest.mark.parametrize(("is_scheduled", "first"), [(True, 2), (False, 1)])
+def test_readings_wait_for_the_first_step_of_a_warm_up(is_scheduled: bool, first: int) -> None:
+    model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-2 if is_scheduled else 0.0)
+    warm_up = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: step / 10)
+    if not is_scheduled:
+        del optimizer.param_groups[0]["initial_lr"]
+    with watch(model, optimizer, max_overhead=None) as w:
+        for _ in range(12):
+            model(torch.randn(4, 8)).square().mean().backward()
+            optimizer.step()
+            if is_scheduled:
+                warm_up.step()
+            optimizer.zero_grad()
+            w.step()
+    assert w.state.judge.record.signs["update.ratio"].points[0].step == first
