@@ -155,8 +155,12 @@ def rate_of(optimisers: Sequence[torch.optim.Optimizer]) -> float | None:
 
 def rests(optimisers: Sequence[torch.optim.Optimizer]) -> bool:
     """Whether a schedule has the rate of the first group at 0, as at the foot of a warm-up."""
-    group = next((group for optimiser in optimisers for group in optimiser.param_groups), {})
-    return number_in(group, "lr") == 0 and bool(number_in(group, "initial_lr"))
+    group: dict[str, Any] | None = next(
+        (group for optimiser in optimisers for group in optimiser.param_groups), None
+    )
+    return (
+        group is not None and number_in(group, "lr") == 0 and bool(number_in(group, "initial_lr"))
+    )
 
 
 def groups_by_parameter(
