@@ -36,7 +36,7 @@ from pellucid.vitals.signs import Sign
 from pellucid.vitals.taps.first_batch import FirstBatch
 from pellucid.vitals.taps.hooks import Hooks, IdleSpell, LastingHook
 from pellucid.vitals.taps.optimiser_steps import Steps
-from pellucid.vitals.update_sizes import Optimisers, rate_of, unwrap_optimisers
+from pellucid.vitals.update_sizes import Optimisers, rate_of, rests, unwrap_optimisers
 from pellucid.vitals.verdicts import VerdictTracker
 
 #: Updates whose losses and rates are judged together: one at a time, each would cost more.
@@ -214,7 +214,7 @@ class Watch(InsideLook):
         self.guard("update.written", self._writes.begin, self._metrics)
         self._thread = get_ident()
         self._look_at_first_batch()
-        self._schedule.begin(self.updates + 1)
+        self._schedule.begin(self.updates + 1, rests=rests(self._optimisers))
         if self._schedule.is_due("inside"):
             with self._schedule.look("inside"):
                 self.guard("the look inside", self._look_inside)

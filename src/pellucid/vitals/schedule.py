@@ -19,6 +19,8 @@ KINDS: tuple[Kind, ...] = ("gradients", "inside")
 EVERY: dict[Kind, int] = {"gradients": 10, "inside": 25}
 #: The share of the budget for each kind.
 _SHARES: dict[Kind, float] = {"gradients": 0.4, "inside": 0.6}
+#: The first readings are of this update at the latest.
+_LATEST = 5
 #: Updates until a sick reading is repeated, and most repetitions in a row, on credit.
 _REPEAT_AFTER, _MAX_REPETITIONS = 3, 2
 #: Readings may be on credit up to the budget of so many first updates; of more updates if these
@@ -67,13 +69,21 @@ class LookSchedule:
         #: lets all ranks of shared weights take the same readings; None if there is one process
         self.agree: Callable[[int, set[Kind]], set[Kind]] | None = None
 
-    def begin(self, step: int) -> None:
-        """Choose the readings of this update: those that are due and fit into the budget."""
+    def begin(self, step: int, *, rests: bool = False) -> None:
+        """Choose the readings of this update: those that are due and fit into the budget.
+
+        Args:
+            step: The update.
+            rests: Whether a warm-up is still at 0. Then readings wait for a few updates: the
+                weights stay as they are, and the step tells nothing.
+        """
         self.clock.settle()
         self._updates_timed = 0 if self._warm is None else self._updates_timed + 1
         if self._warm is None:
             self._warm = (self.clock.training, self.clock.watching - self._spent)
         self._now = frozenset()
+        if rests and step < _LATEST:
+            return
         is_skipped = step < self.next_due if self.agree is None else not is_shared(step)
         if is_skipped:
             return

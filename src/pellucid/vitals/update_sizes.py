@@ -153,6 +153,16 @@ def rate_of(optimisers: Sequence[torch.optim.Optimizer]) -> float | None:
     return None
 
 
+def rests(optimisers: Sequence[torch.optim.Optimizer]) -> bool:
+    """Whether a schedule has the rate of the first group at 0, as at the foot of a warm-up."""
+    group: dict[str, Any] | None = next(
+        (group for optimiser in optimisers for group in optimiser.param_groups), None
+    )
+    return (
+        group is not None and number_in(group, "lr") == 0 and bool(number_in(group, "initial_lr"))
+    )
+
+
 def groups_by_parameter(
     optimisers: Sequence[torch.optim.Optimizer],
 ) -> dict[int, tuple[torch.optim.Optimizer, dict[str, Any]]]:

@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 
 from pellucid.batches import IGNORED
 from pellucid.diagnosis.finding import limit
-from pellucid.vitals.call import token_order
+from pellucid.vitals.call import arguments
 from pellucid.vitals.call.alignment import renamed
 from pellucid.vitals.call.place_weights import easiness, power_of_p
 from pellucid.vitals.call.token_order import (
@@ -32,7 +32,7 @@ ROWS, TIME = 8, 64
 @cache
 def text() -> Tensor:
     """The bytes of a file of Python."""
-    return torch.tensor(list(Path(token_order.__file__).read_bytes() * 4))
+    return torch.tensor(list(Path(arguments.__file__).read_bytes() * 4))
 
 
 def windows(seed: int, rows: int = ROWS, time: int = TIME) -> Tensor:

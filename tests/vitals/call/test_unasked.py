@@ -15,7 +15,8 @@ from pellucid.vitals.call.documents import joined_starts
 from pellucid.vitals.call.first_model import equal_units, longest_wavelength, trained_gains
 from pellucid.vitals.call.padding_mask import misfit
 from pellucid.vitals.call.positions import PositionNotes
-from pellucid.vitals.call.token_order import falls, filled
+from pellucid.vitals.call.reading_order import filled
+from pellucid.vitals.call.token_order import falls
 from pellucid.vitals.call.unasked import asks_for_one_id, unasked
 from pellucid.vitals.taps.recorded_call import Call
 

@@ -42,7 +42,12 @@ def _is_always_as_long(view: HistoryView) -> bool:
 
 def _is_new_to_text(view: HistoryView) -> bool:
     """Whether new weights learn tokens from a causal model's loss: a masked one pays for few."""
-    return view.fresh and view.learns_tokens and not view.readings("call.right")
+    return view.fresh and _learns_texts(view)
+
+
+def _learns_texts(view: HistoryView) -> bool:
+    """Whether tokens are learnt from a causal model's loss."""
+    return view.learns_tokens and not view.readings("call.right")
 
 
 def _has_usual_size(view: HistoryView) -> bool:
@@ -62,6 +67,12 @@ def _knows_frequencies_at_most(view: HistoryView) -> bool:
     entropy, end = view.first("batch.entropy"), view.end
     is_above = entropy is not None and end is not None and end > entropy - limit("DAT009", "below")
     return is_above or not view.goes_well
+
+
+def _reads_no_order(view: HistoryView) -> bool:
+    """Whether no order in the rows left little to learn; of several batches, after more updates."""
+    is_known = bool(view.first("batch.disorder")) or view.updates >= limit("DAT009", "updates")
+    return view.end is not None and is_known and _knows_frequencies_at_most(view)
 
 
 def _knows_less(view: HistoryView) -> bool:
@@ -190,7 +201,7 @@ CAUSES: tuple[Cause, ...] = (
     Comparison(
         "LOS004/weights", "targets.evenness", ("<", "share"), n=1, condition=_is_new_to_text
     ),
-    Comparison("DAT012/filled", "batch.filled", (">", 0), n=1, condition=_is_new_to_text),
+    Comparison("DAT012/filled", "batch.filled", (">", 0), n=1, condition=_learns_texts),
     Comparison("DAT012/scattered", "batch.scattered", (">", "scattered"), n=1),
     Comparison("DAT004/scattered", "batch.unspelt", (">", "scattered"), n=1),
     Comparison("DAT009/sorted", "batch.falls", ("<", "falls"), n=1, condition=_is_new_to_text),
@@ -265,7 +276,7 @@ CAUSES: tuple[Cause, ...] = (
         "batch.disorder",
         (">=", 0),
         n=1,
-        condition=_knows_frequencies_at_most,
+        condition=_reads_no_order,
         further={"end": lambda view: view.end},
     ),
     Comparison("DAT012/halves", "batch.same_halves", (">", "halves"), n=1),

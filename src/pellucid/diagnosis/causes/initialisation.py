@@ -34,6 +34,8 @@ def loud_head(view: HistoryView) -> Candidate | None:
     start, guessing = view.start, view.guessing
     if start is None or guessing is None or view.facts.pretrained:
         return None
+    if (view.first("weights.trained") or 0.0) > limit("FIT004", "trained"):
+        return None  # of another kind of text a trained model may know less than nothing
     entropy, probe = view.first("attention.entropy"), view.first("loss.probe")
     if probe:
         if abs(start / probe - 1) > limit("INI005", "share"):

@@ -177,7 +177,9 @@ def softmax_twice(view: HistoryView) -> Candidate | None:
     floor, lowest = math.log(math.e + size - 1) - 1, min(view.losses)
     norm = max((value for _, value in view.history.grad_norms[:5]), default=0.0)
     is_faint = 1e-6 < norm < 0.3 and not view.at_clip(norm)
-    if (view.first("targets.weight") or 0.0) > limit("LOS008", "weight"):
+    outputs = view.history.marks.get("outputs")
+    weight = max(view.first("targets.weight") or 0.0, outputs.value if outputs else 0.0)
+    if weight > limit("LOS008", "weight"):
         return None  # the gradient is that of a mean of cross-entropies
     if (view.first("targets.smoothing") or 0.0) > limit("LOS013", "smoothing"):
         return None  # it is that of smoothed targets

@@ -16,11 +16,16 @@ _MIN_READINGS = 4
 
 
 def large_eps(view: HistoryView) -> Candidate | None:
-    """A first step of Adam that is not 1 times the rate, as its formula says."""
-    first, eps = view.first("update.effective_step"), view.facts.eps
-    if first is None or first > limit("OPT009", "first"):
-        return None
+    """An eps that takes the place of the gradients' size, by Adam's memory or its first step.
+
+    That is 1 times the rate, as the formula says; a warm-up from a rate of 0 hides it.
+    """
+    first, eps, share = view.first("update.effective_step"), view.facts.eps, view.facts.below_eps
     if eps is not None and eps <= limit("OPT009", "usual"):
+        return None
+    if eps is not None and share is not None and share > limit("OPT009", "share"):
+        return suspect("OPT009/memory", share=share, eps=eps, step=1)
+    if first is None or first > limit("OPT009", "first"):
         return None
     last = view.last("update.effective_step")
     return suspect(
@@ -242,18 +247,21 @@ def heavy_decay(view: HistoryView) -> Candidate | None:
     # gains begin at 1, and end at 1 / decay at most if they shrink by e or more
     shrinks_gains = view.facts.decays == "all" and decay >= limit("OPT010", "gains")
     shrinkage = decay * sum(value for _, value in view.history.rates)
-    is_high = decay > limit("OPT010", "decay") or (
-        shrinks_gains and shrinkage >= limit("OPT010", "way")
-    )
+    fades = shrinkage >= limit("OPT010", "way")
+    is_high = decay > limit("OPT010", "decay") or (shrinks_gains and fades)
+    # what is added to weights is forgotten after 1 / (rate x decay) updates
+    forgets = fades and rate * decay >= limit("OPT010", "forgets") and not decayed_gains(view)
     sizes = [reading.value for reading in view.readings("weights.size")]
     # two in a row are no chance
     is_small = len(sizes) > 2 and max(sizes[-2:]) <= limit("OPT010", "shrunk") * sizes[0]
     if len(sizes) < _MIN_READINGS and not is_small and is_high:
         # too few readings to see weights shrink
         is_adam = view.facts.optimiser in ("Adam", "AdamW") or view.facts.betas is not None
-        return suspect("OPT010/limit", decay=decay) if is_adam and not view.goes_well else None
+        if is_adam and not (view.goes_well or forgets):
+            return suspect("OPT010/limit", decay=decay)
     if least is None or least > limit("OPT010", "shrunk"):
-        return None
+        memory = 1 / (rate * decay)
+        return suspect("OPT010/forgets", n=memory, times=shrinkage) if forgets else None
     return suspect("OPT010", least=least, decay=rate * decay, size=size, rms=rms)
 
 

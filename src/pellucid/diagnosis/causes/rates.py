@@ -43,15 +43,18 @@ def too_high(view: HistoryView) -> Candidate | None:
     if len(runaways) < _ENOUGH and not sudden and full > largest_step:
         effect = f"an update at the full rate would move weights by {full:.1f} times their size"
         runaways["full"] = full, effect
-    excess = _above_start(view)
+    excess, beyond = _above_start(view), _above_guessing(view)
     if excess is not None:
         effect = f"the loss stayed {excess:.2g} nats above that of the first batch"
         runaways["above"] = excess, effect
+    if beyond is not None:
+        effect = f"the loss ended {beyond:.2g} nats above that of guessing"
+        runaways["above"] = beyond, effect
     rise = _rise_at_speed(view)
     if rise is not None and excess is None:
         effect = f"the loss of ten updates was {rise:.2g} nats above that of five updates before"
         runaways["above"] = rise, effect
-    shows = excess is not None or rise is not None or _rises(view)
+    shows = (excess, beyond, rise) != (None,) * 3 or _rises(view)
     if _has_adapters(view) and not (shows or is_hurt):
         return None  # of a few new weights, the size of a step says little
     is_sure = is_far or is_lost or shows or large_update is not None
@@ -87,6 +90,19 @@ def _above_start(view: HistoryView) -> float | None:
     if not is_of_text or distance < limit("OPT005", "way") or view.updates < _LONG:
         return None
     return best - start if best - start > limit("OPT005", "rise") else None
+
+
+def _above_guessing(view: HistoryView) -> float | None:
+    """How far the loss of a new model ended above guessing, and its start; None if it is no sign.
+
+    Small steps down a mean over texts do not lead there.
+    """
+    start, end, guessing = view.start, view.end, view.guessing
+    if start is None or end is None or guessing is None or not view.learns_tokens:
+        return None
+    excess = end - max(start, guessing)
+    is_far = view.updates >= _LONG and excess > limit("OPT005", "rise")
+    return excess if view.fresh and is_far else None
 
 
 def _rise_at_speed(view: HistoryView) -> float | None:

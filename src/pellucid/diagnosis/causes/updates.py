@@ -1,7 +1,7 @@
 """Causes in the loop, as the ledger of updates saw them: each mark is one that sound loops lack.
 
-A mark counts the updates that showed something, of those that could have. Laplace's rule of
-succession makes this a likelihood: a few sightings under a tight budget weigh less than many.
+A mark counts the updates that showed something, of those that could have. Laplace's rule makes this
+a likelihood: a few sightings under a tight budget weigh less than many.
 """
 
 from __future__ import annotations
@@ -50,20 +50,17 @@ class Sighting:
 
 
 def put_back(view: HistoryView) -> Candidate | None:
-    """Weights that equal the weights after an earlier update, bit for bit."""
-    mark = view.history.marks.get("restored")
-    if mark is None or not mark.n_seen:
+    """Weights that are those after an earlier update, bit for bit: all witnesses, or one."""
+    mark = view.history.marks.get("restored", Mark())
+    lost = {reading.step: reading.value for reading in view.readings("update.returned")}
+    values, steps = [*lost.values()] or mark.values, [*lost] or mark.steps
+    if not (times := max(mark.n_seen, len(lost))):
         return None
-    rises = [_rise_at(view, step) > limit("UPD010", "rise") for step in mark.steps]
-    again = mark.n_seen >= limit("UPD001", "times") or (bool(rises) and all(rises))
-    return suspect(
-        "UPD001",
-        likelihood(mark) if again else 0.6,
-        times=mark.n_seen,
-        lost=mark.value,
-        step=mark.first,
-        severity=None if again else "note",
-    )
+    rises = [_rise_at(view, step) > limit("UPD010", "rise") for step in steps]
+    again = times >= limit("UPD001", "times") or (bool(rises) and all(rises))
+    likely, severity = (likelihood(Mark(n_seen=times)), None) if again else (0.6, "note")
+    first, lost_steps = min(steps, default=mark.first), statistics.median(values or [0.0])
+    return suspect("UPD001", likely, times=times, lost=lost_steps, step=first, severity=severity)
 
 
 def written_over(view: HistoryView) -> Candidate | None:

@@ -44,7 +44,8 @@ class Facts:
     tokens that nothing pays for. `untrained` is the share of the blocks' weights that are frozen as
     they were drawn, and `adapted` says whether a small part of each block learns alone;
     `random_table` says whether a frozen token embedding holds random numbers.
-    `remembered_step` is the size of a step by Adam's state, in learning rates.
+    `remembered_step` is the size of a step by Adam's state, in learning rates, and `below_eps` the
+    share of gradients that are smaller than its eps.
 
     Attributes:
         vocab_size: of the model.
@@ -106,6 +107,7 @@ class Facts:
     random_table: bool | None = None
     adapted: bool | None = None
     remembered_step: float | None = None
+    below_eps: float | None = None
     norm_eps: float | None = None
     unigram: float | None = None
     bigram: float | None = None

@@ -14,7 +14,7 @@ from torch import nn
 
 from pellucid.diagnosis.expectations import Expectations
 from pellucid.diagnosis.finding import Finding
-from pellucid.diagnosis.history.adam_state import remembered_step
+from pellucid.diagnosis.history.adam_state import remembered_step, share_below_eps
 from pellucid.diagnosis.history.first_targets import frequencies, is_log_p, of_gradient
 from pellucid.diagnosis.history.history import Facts, History, Points, Reading
 from pellucid.diagnosis.history.loop_findings import examine_loop
@@ -66,6 +66,8 @@ def history_of_watch(
     optimisers = watched.optimisers or (() if optimizer is None else (optimizer,))
     losses, norms, rates = (_points(s.points) for s in (record.losses, record.norms, record.rates))
     logged = {name: _points(series.points) for name, series in record.logged.items()}
+    # a trainer with a loss of its own logs a mean over some updates, and passes no other
+    losses = losses or logged.get("loss", ())
     signs = {
         id: tuple(Reading(*point) for point in series.points)
         for id, series in record.signs.items()
@@ -132,7 +134,7 @@ def _facts(watched: WatchState, optimisers: Sequence[Any], rates: Points) -> Fac
         score_scale=scale,
         norm=frame.norm,
         residual=frame.residual,
-        dropout=max((m.p for m in model.modules() if isinstance(m, nn.Dropout)), default=None),
+        dropout=max(_dropouts(model), default=None),
         optimiser=next((type(optimiser).__name__ for optimiser in optimisers), None),
         learning_rate=max((value for _, value in rates), default=None),
         initial_rate=next(_numbers(groups, "initial_lr"), None),
@@ -157,6 +159,7 @@ def _facts(watched: WatchState, optimisers: Sequence[Any], rates: Points) -> Fac
         adapted=has_adapters(model),
         slow=max((slow_share(optimiser) for optimiser in optimisers), default=None),
         remembered_step=min(filter(None, map(remembered_step, optimisers)), default=None),
+        below_eps=max(filter(None, map(share_below_eps, optimisers)), default=None),
     )
 
 
@@ -174,6 +177,15 @@ def _betas(groups: list[dict[str, Any]]) -> tuple[float, float] | None:
         if isinstance(group_betas, tuple | list)
     )
     return next(((float(pair[0]), float(pair[1])) for pair in pairs if len(pair) > 1), None)
+
+
+def _dropouts(model: nn.Module) -> Iterator[float]:
+    """The rates of all dropout: of modules, and of those that call the function themselves."""
+    for module in model.modules():
+        for name, value in vars(module).items():
+            is_rate = "dropout" in name or (name == "p" and isinstance(module, nn.Dropout))
+            if is_rate and isinstance(value, float):
+                yield value
 
 
 def _decays(groups: list[dict[str, Any]]) -> Any:

@@ -6,25 +6,45 @@ explain. Rows of a batch have no such order among themselves.
 
 from __future__ import annotations
 
+import statistics
+from collections.abc import Collection, Sequence
 from typing import Any, cast
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from pellucid.vitals.call.token_order import count_pairs, is_clearly_tied, pair_ratio
+from pellucid.vitals.call.token_order import (
+    count_pairs,
+    interleaving,
+    is_clearly_tied,
+    pair_ratio,
+)
+from pellucid.vitals.ledger.batch_rows import Rows
 
 #: Texts of fewer kinds of tokens, as DNA and proteins, may have hardly any order to learn; of still
 #: fewer, as digits, forms with one length come again in the rows below by chance.
 _FEWEST_KINDS, _FEWEST_LETTERS = 50, 20
-#: Pairs that come again as often as by chance: at most so many deviations more, of so many.
-_DEVIATIONS, _FEWEST_PAIRS = 2, 2
+#: Pairs that come again as often as others: at most so many deviations more, of so many by chance.
+#: Those at one distance stand out if they are so many deviations more.
+_DEVIATIONS, _CLEAR, _FEWEST_PAIRS = 2, 6, 2
+#: A standard deviation, of the median of all deviations.
+_OF_MEDIAN = 1.4826
 #: Tokens at more distances are not compared: each costs 50 microseconds.
 _FARTHEST = 48
 #: A place that holds one id in so many rows belongs to a form.
 _FORM = 0.5
+#: Neighbours of a text come together twice as often as by chance, or more.
+_NEIGHBOUR_RATIO = 2
 #: Columns hold a text if their neighbours are tied so many times as much as rows further apart.
 _TIED = 1.5
+#: Fewer tokens say nothing, and fewer gaps from one place of an id to the next.
+_FEWEST_TOKENS, _FEWEST_GAPS = 256, 32
+#: An id that fills every so many places has nearly all of its gaps so wide; a special one, which
+#: also ends texts, most of them.
+_PERIODS, _NEARLY_ALL, _MAJORITY = (2, 3, 4), 0.85, 0.6
+#: So many of the most frequent ids are looked at: padding may be one of them.
+_FREQUENT = 3
 
 
 def text_in_columns(ids: Int[Tensor, "rows time"]) -> float:
@@ -45,10 +65,12 @@ def text_in_columns(ids: Int[Tensor, "rows time"]) -> float:
 
 
 def disorder(ids: Int[Tensor, "rows time"], is_real: Bool[Tensor, "rows time"]) -> float | None:
-    """How often pairs of neighbours come again, over how often by chance, if no order shows.
+    """How often pairs of neighbours come again, over pairs further apart, if no order shows.
 
-    None if tokens tell of each other at any distance, or of their places, as those of a text or of
-    a form do; and if the rows are too few to show it.
+    Tokens of one row may belong to one text, so that they meet more often than by chance. In any
+    order but a text's, they do so at all distances alike. None if tokens at one distance tell more
+    of each other, or of their places, as those of a text or of a form do; and if the rows are too
+    few to show it.
 
     Args:
         ids: The rows as they are read.
@@ -58,17 +80,73 @@ def disorder(ids: Int[Tensor, "rows time"], is_real: Bool[Tensor, "rows time"]) 
     ids, is_real = ids[:, ~is_form], is_real[:, ~is_form]
     if ids.shape[1] < 2 or len(_kinds(ids[is_real])) < _FEWEST_KINDS:
         return None
-    pairs = count_pairs(*_pairs(ids, is_real, 1))
-    if pairs is None or pairs.by_chance < _FEWEST_PAIRS:
-        return None
-    if pairs.n_equal > pairs.by_chance + _DEVIATIONS * pairs.by_chance**0.5:
+    nearest = count_pairs(*_pairs(ids, is_real, 1))
+    if nearest is None or nearest.by_chance < _FEWEST_PAIRS:
         return None
     distances = range(2, min(ids.shape[1], _FARTHEST))
-    places = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
-    others = [_pairs(ids, is_real, distance) for distance in distances]
-    if any(is_clearly_tied(*pair) for pair in [*others, (places[is_real], ids[is_real])]):
+    counts = [count_pairs(*_pairs(ids, is_real, distance)) for distance in distances]
+    ratios = [pairs.n_equal / pairs.by_chance for pairs in counts if pairs and pairs.by_chance]
+    usual = max(1.0, statistics.median(ratios or [1.0]))
+    # tokens that a text repeats make more of the difference than chance does
+    bend = statistics.median([abs(ratio - usual) for ratio in ratios] or [0.0])
+    spread = max(_OF_MEDIAN * bend, (usual / nearest.by_chance) ** 0.5)
+    ratio, highest = nearest.n_equal / nearest.by_chance, max(ratios, default=usual)
+    if ratio > usual + _DEVIATIONS * spread or highest > usual + _CLEAR * spread:
         return None
-    return pairs.n_equal / pairs.by_chance
+    places = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
+    return None if is_clearly_tied(places[is_real], ids[is_real]) else ratio / usual
+
+
+def filled(ids: Int[Tensor, "rows time"], special_ids: Collection[int | None] = ()) -> float:
+    """The share of places that one id fills at an even distance; 0 if none does.
+
+    Texts that are joined begin anew, each at a distance of its own.
+
+    Args:
+        ids: Rows of text.
+        special_ids: Special ids, which no text holds at even distances.
+    """
+    if ids.numel() < _FEWEST_TOKENS:
+        return 0.0
+    values, counts = cast("Any", torch).unique(ids, return_counts=True)
+    for place in counts.topk(min(_FREQUENT, len(counts))).indices:
+        rows, places = (ids == values[place]).nonzero().unbind(1)
+        gaps = places.diff()[rows.diff() == 0]
+        if len(gaps) < _FEWEST_GAPS:
+            continue
+        gap, is_named = int(gaps.mode().values), int(values[place]) in special_ids
+        is_even = float((gaps == gap).double().mean()) >= (_MAJORITY if is_named else _NEARLY_ALL)
+        if gap in _PERIODS and is_even:
+            return 1 / gap
+    return 0.0
+
+
+def measure_batches(batches: Sequence[Rows | None]) -> dict[str, float]:
+    """The signs of the order of several batches, which show it where one has too few tokens.
+
+    Args:
+        batches: The first rows of each, and where they have tokens; None if they are unknown.
+    """
+    row_batches = [batch for batch in batches if batch is not None and batch[0].shape[1] > 1]
+    if not row_batches:
+        return {}
+    width = min(rows.shape[1] for rows, _ in row_batches)
+    ids = torch.cat([rows[:, :width] for rows, _ in row_batches])
+    is_real = torch.cat(
+        [
+            (torch.ones_like(x) if mask is None else mask)[:, :width].bool()
+            for x, mask in row_batches
+        ]
+    )
+    nearest, signs = count_pairs(*_pairs(ids, is_real, 1)), {"batch.filled": filled(ids)}
+    if nearest is None or nearest.n_equal > _NEIGHBOUR_RATIO * nearest.by_chance:
+        return signs  # neighbours tell of each other
+    ratio = disorder(ids, is_real)
+    signs |= {} if ratio is None else {"batch.disorder": ratio}
+    if bool(is_real.all()):
+        signs["batch.interleaved"] = interleaving(ids)
+        signs["batch.columns"] = text_in_columns(ids)
+    return signs
 
 
 def _ratio_of_unequal(first: Int[Tensor, "rows time"], second: Int[Tensor, "rows time"]) -> float:

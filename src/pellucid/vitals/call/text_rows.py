@@ -10,11 +10,10 @@ from torch import Tensor
 
 from pellucid.typed import to_list
 from pellucid.vitals.call.arguments import Arguments
-from pellucid.vitals.call.reading_order import disorder, text_in_columns
+from pellucid.vitals.call.reading_order import disorder, filled, text_in_columns
 from pellucid.vitals.call.token_order import (
     entropy,
     falls,
-    filled,
     interleaving,
     scattered,
     share_of_text,
@@ -56,8 +55,12 @@ def measure(
     signs["batch.copies"] = copies(ids)
     signs |= {"batch.interleaved": interleaving(ids), "batch.entropy": entropy(ids)}
     share, scattered_id = scattered(ids, targets)
-    is_named = scattered_id in (*arguments.special, *arguments.ends, arguments.pad)
-    signs |= {"batch.filled": filled(ids), "batch.scattered": share if is_named else 0.0}
+    special_ids = (*arguments.special, *arguments.ends, arguments.pad)
+    is_named = scattered_id in special_ids
+    signs |= {
+        "batch.filled": filled(ids, special_ids),
+        "batch.scattered": share if is_named else 0.0,
+    }
     signs["batch.unspelt"] = 0.0 if is_named else share
     if (ratio := target_ratio(ids, targets)) is not None:
         signs["targets.tied"] = ratio
@@ -176,13 +179,16 @@ def is_cut_short(arguments: Arguments, ids: Int[Tensor, "batch time"]) -> bool:
         return False
     # a place that holds one token in all rows is a template's, or the end of each
     is_various = bool((ids[:, 1:] != ids[:1, 1:]).any(0).all())
-    return is_various and _share_with_special(ids[:, 1:], arguments) <= _WITH_ENDS
-
-
-def _share_with_special(ids: Tensor, arguments: Arguments) -> float:
-    """The share of rows that hold a token with a special meaning, such as an end."""
     special = torch.tensor(arguments.special, dtype=ids.dtype, device=ids.device)
-    return float(torch.isin(ids, special).any(1).double().mean())
+    is_end = torch.isin(ids[:, 1:], special)
+    if float(is_end.any(1).double().mean()) <= _WITH_ENDS:
+        return is_various
+    # of short texts more rows hold an end: at any place, with another text behind it
+    has_text_behind = is_end[:, :-1] & ~is_end[:, 1:]
+    is_stream = (
+        int(has_text_behind.any(0).sum()) > 1 and float(is_end[:, -1].double().mean()) <= _THIRD
+    )
+    return is_various and is_stream
 
 
 def at_highest(

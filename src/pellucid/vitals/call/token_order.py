@@ -16,15 +16,15 @@ from torch import Tensor
 from pellucid.batches import IGNORED
 
 #: The distances at which pairs are counted, and the most tokens.
-_DISTANCES, _TOKENS = (*range(1, 9), 12, 16, 24, 32, 48, 64), 4096
+_DISTANCES, _TOKENS = (*range(1, 17), 24, 32, 48, 64), 4096
 #: Fewer tokens, and fewer pairs that are equal by chance, say nothing.
 _FEWEST_TOKENS, _FEWEST_PAIRS = 256, 4
 #: A ratio counts if it is so many standard deviations of a Poisson number above 1.
 _DEVIATIONS = 6
 #: From this ratio on, neighbours belong together.
 _TIED = 1.5
-#: An id that fills every so many places is at nearly all of them, and hardly anywhere else.
-_PERIODS, _EVERYWHERE, _ELSEWHERE = (2, 3, 4), 0.95, 0.2
+#: A form's id is at nearly all of its places, and hardly anywhere else.
+_EVERYWHERE, _ELSEWHERE = 0.95, 0.2
 #: Less than this above 1, a ratio is as good as none.
 _LEAST = 0.25
 #: Fewer paid places say nothing; and of such a task the places, or the targets, have few kinds.
@@ -139,25 +139,6 @@ def falls(ids: Int[Tensor, "rows time"]) -> float | None:
     steps = (ids[:, 1:] - ids[:, :-1]).flatten()
     n = int((steps != 0).sum())
     return int((steps < 0).sum()) / n if n >= _FEWEST_TOKENS else None
-
-
-def filled(ids: Int[Tensor, "rows time"]) -> float:
-    """The share of places that one id fills at an even distance, in all rows; 0 if none does.
-
-    Args:
-        ids: Rows of text.
-    """
-    if ids.numel() < _FEWEST_TOKENS:
-        return 0.0
-    for period in _PERIODS:
-        for first in range(min(period, ids.shape[1])):
-            filled_ids, others = ids[:, first::period], torch.ones_like(ids, dtype=torch.bool)
-            others[:, first::period] = False
-            usual = filled_ids.flatten().mode().values
-            is_filled = float((filled_ids == usual).double().mean()) >= _EVERYWHERE
-            if is_filled and float((ids[others] == usual).double().mean()) < _ELSEWHERE:
-                return 1 / period
-    return 0.0
 
 
 def scattered(

@@ -27,7 +27,8 @@ def share_at_bound(
 ) -> Float[Tensor, " rows"]:
     """The share of a matrix's numbers that have its largest magnitude, of the middle matrix.
 
-    A matrix of one magnitude, with or without zeros, has no bound: ones, signs, three levels.
+    A matrix of one magnitude, with or without zeros, has no bound: ones, signs, three levels. Nor
+    has one whose largest magnitude changes: steps of one size lead from zero to a few magnitudes.
 
     Args:
         numbers: The numbers of all witnesses in each update.
@@ -42,7 +43,9 @@ def share_at_bound(
     lower_high = sizes.masked_fill(~is_lower, 0).amax(2)
     lower_low = sizes.masked_fill(~is_lower, torch.inf).amin(2)
     has_others = (lower_low < lower_high) & (highest[..., 0] > 0)
-    return (is_highest.double().mean(2) * has_others).quantile(0.5, dim=1)
+    is_kept = highest[1:, :, 0] == highest[:-1, :, 0]
+    stays = torch.cat([is_kept[:1], is_kept]) if len(is_kept) else has_others
+    return (is_highest.double().mean(2) * (has_others & stays)).quantile(0.5, dim=1)
 
 
 def noise_ratio(

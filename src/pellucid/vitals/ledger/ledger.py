@@ -11,12 +11,13 @@ from torch.optim import Optimizer
 
 from pellucid.training import Guard
 from pellucid.vitals.async_metrics import AsyncMetrics, Column
+from pellucid.vitals.call.reading_order import measure_batches
 from pellucid.vitals.ledger.batch_rows import masked_places
 from pellucid.vitals.ledger.events import Batches, Events
 from pellucid.vitals.ledger.label_tokens import measure
 from pellucid.vitals.ledger.marks import Mark, MarkName, Marks, Row
 from pellucid.vitals.ledger.page import Page, copy_into, rows_of
-from pellucid.vitals.ledger.witnesses import Witnesses, age_of
+from pellucid.vitals.ledger.witnesses import Witnesses, age_of, remembers
 from pellucid.vitals.overhead_budget import OverheadBudget
 from pellucid.vitals.schedule import LookSchedule
 from pellucid.vitals.step_signs import number_in
@@ -76,6 +77,8 @@ class Ledger:
         self._hooked, self._hooked_place = slice(0, 0), 0
         self._rate_before: float | None = None
         self._has_gradient = False
+        #: the first update that the first optimiser remembers, as far as was seen
+        self._memory_start: int | None = None
 
     @property
     def marks(self) -> dict[MarkName, Mark]:
@@ -118,6 +121,8 @@ class Ledger:
         # a closure brings more within its step, and another optimiser may have its own
         self._arrivals, self._fresh = self.events.arrivals, self.events.fresh
         if self._witnesses is not None:
+            if not remembers(self._witnesses.optimisers[0], self._witnesses.parameters[0]):
+                self._memory_start = step
             row = self._page.before[len(self._rows)]
             copy_into(row, self._witnesses.weights(), self._witnesses.sizes)
             self._start = self._page.start = row.clone() if self._start is None else self._start
@@ -179,6 +184,10 @@ class Ledger:
             metrics.record(id, value)
         for id, value in measure(page.labelled[: len(rows)]).items():
             metrics.record(id, value)
+        # later batches have no other order; of rows with one class each, none may be meant
+        if self._n_pages == 1 and bool((page.pulls[: len(rows), 0] >= 0).any()):
+            for id, value in measure_batches(page.texts[: len(rows)]).items():
+                metrics.record(id, torch.tensor(value, device="cpu"))
         self._previous = page.after[len(rows) - 1]
         self._page, self._rows = None, []
         self.events.arrival_hooks.remove()
@@ -200,9 +209,7 @@ class Ledger:
         witnesses = self._witnesses = Witnesses(self._optimisers)
         if not witnesses.parameters:
             return
-        # a small one is cheap, and a gain or a bias has a part in every call
-        vectors = [i for i, p in enumerate(witnesses.parameters) if p.ndim == 1]
-        place = vectors[0] if vectors else 0
+        place = witnesses.first_vector
         self._hooked, self._hooked_place = witnesses.span(range(place, place + 1)), place
 
     def _open(self, step: int) -> None:
@@ -235,13 +242,23 @@ class Ledger:
         return Row(
             step=step,
             rate=self._rate_before,
-            age=age_of(witnesses.optimisers[0], witnesses.parameters[0]),
+            age=self._age(step, witnesses),
             arrivals=self._arrivals or events.arrivals,
             n_rates=len(events.rates),
             is_resting=None if not events.calls else events.training_calls == 0,
             has_gradient=self._has_gradient,
             is_next=step == self._last_step + 1,
         )
+
+    def _age(self, step: int, witnesses: Witnesses) -> int | None:
+        """The steps that the first optimiser remembers; None without a memory or a gradient."""
+        optimiser, parameter = witnesses.optimisers[0], witnesses.parameters[0]
+        age = age_of(optimiser, parameter)
+        if age is not None or parameter.grad is None or not remembers(optimiser, parameter):
+            return age
+        if self._memory_start is None:  # it came with a memory
+            self._memory_start = step
+        return step - self._memory_start + 1
 
     def _take_events(self, page: Page, place: int) -> None:
         events = self.events

@@ -61,6 +61,11 @@ class Witnesses:
         """The numbers of the gradient of each witness; None if it has no gradient."""
         return [gradient_numbers(self.parameters[place], self.sizes[place]) for place in places]
 
+    @cached_property
+    def first_vector(self) -> int:
+        """The place of a small one: a gain or a bias has a part in every call."""
+        return next((i for i, p in enumerate(self.parameters) if p.ndim == 1), 0)
+
     def span(self, places: range) -> slice:
         """The columns of some witnesses in a row of all numbers."""
         start = sum(self.sizes[: places.start])
@@ -119,6 +124,12 @@ def age_of(optimiser: Optimizer, parameter: nn.Parameter) -> int | None:
         return None  # reading it would wait for the device
     age = number_in(state, "step")
     return None if age is None else int(age)
+
+
+def remembers(optimiser: Optimizer, parameter: nn.Parameter) -> bool:
+    """Whether an optimiser has a memory of a parameter: plain descent has none."""
+    state = cast("dict[str, Any]", optimiser.state.get(parameter) or {})
+    return any(value is not None for value in state.values())
 
 
 def _usable(

@@ -3,7 +3,8 @@
 Torch counts what is written to each tensor. If the count is another one than after the step before,
 something else than the optimiser has written, and a few numbers say how far it moved them, from the
 second time on. Numbers that were swapped out and in again have not moved. Torch does not count a
-write to `.data`: on a CPU, where reading numbers waits for nothing, some are compared.
+write to `.data`: on a CPU, where reading numbers waits for nothing, some are compared. There one
+weight also tells whether what was written is, to the bit, what was there after an earlier update.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from pellucid.vitals.taps.hooks import IdleSpell
 
 #: In an idle spell, every so many of the witnesses stands for all.
 _STRIDE = 4
-_SIGN, _REPEAT = "update.written", "update.written_again"
+_SIGN, _REPEAT, _RETURN = "update.written", "update.written_again", "update.returned"
+#: So many states of one weight are remembered.
+_MOST_STATES = 2**17
 
 
 class Writes:
@@ -38,6 +41,9 @@ class Writes:
         self._counts: list[int] = []
         #: numbers of a few weights on a CPU, after the last step
         self._last_numbers: list[Tensor] = []
+        #: by the bits of one weight on a CPU: the step after which it had them; the number of steps
+        self._steps_by_bits: dict[int, int] = {}
+        self._n_steps = 0
         #: whether anything was written so far: only then are the numbers kept, as that takes time
         self._was_written = False
         #: the numbers that were written last
@@ -52,8 +58,17 @@ class Writes:
             self._witnesses = Witnesses(self._optimisers)
         is_written = bool(self._counts) and self._differ(self._count())
         is_written = is_written or (bool(self._last_numbers) and self._are_weights_others())
+        if is_written:
+            self._record_return(metrics)
         if is_written or self._was_written:
             self._record_move(metrics, is_written=is_written)
+
+    def _record_return(self, metrics: AsyncMetrics) -> None:
+        """Record how many steps are lost if one weight is what it was after an earlier step."""
+        bits = self._bits()
+        step = None if bits is None else self._steps_by_bits.get(bits)
+        if step is not None and step < self._n_steps:
+            metrics.record(_RETURN, torch.tensor(float(self._n_steps - step), device="cpu"))
 
     @torch.no_grad()
     def _record_move(self, metrics: AsyncMetrics, *, is_written: bool) -> None:
@@ -76,6 +91,10 @@ class Writes:
             return
         self._counts = self._count()
         self._last_numbers = [numbers.clone() for numbers in self._few_weights()]
+        self._n_steps += 1
+        bits = self._bits()
+        if bits is not None and len(self._steps_by_bits) < _MOST_STATES:
+            self._steps_by_bits[bits] = self._n_steps
         if self._was_written:
             self._after = self._weights()
 
@@ -98,6 +117,17 @@ class Writes:
             return []
         n = 1 if self._idle_spell.is_on else len(self._witnesses.parameters)
         return [self._witnesses.weight(place) for place in range(0, n, _STRIDE)]
+
+    def _bits(self) -> int | None:
+        """A number of all bits of one weight's numbers; None on other devices than a CPU.
+
+        A gain or a bias has a part in every call, and is moved by every step.
+        """
+        witnesses = self._witnesses
+        if witnesses is None or witnesses.device.type != "cpu" or not witnesses.parameters:
+            return None
+        numbers = witnesses.weight(witnesses.first_vector).clone()
+        return hash(numbers.view(torch.uint8).numpy().tobytes())
 
     def _count(self) -> list[int]:
         """How often each witness was written to, or each of a few."""
