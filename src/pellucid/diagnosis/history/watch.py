@@ -85,7 +85,9 @@ def history_of_watch(
         facts = replace(facts, unigram=None, bigram=None)  # no numbers to compare this loss with
     if facts.objective is not None and not watched.n_losses:
         # the model's own call has a loss of tokens, which is not what this trainer minimises
-        losses = logged.get("loss", ())
+        losses = ()
+    # a trainer that computes the loss itself shows it in its log alone
+    losses = losses or logged.get("loss", ())
     findings = tuple(findings)
     codes = {finding.code for finding in findings}
     return History(

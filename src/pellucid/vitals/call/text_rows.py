@@ -21,6 +21,7 @@ from pellucid.vitals.call.token_order import (
     target_ratio,
 )
 from pellucid.vitals.call.unasked import asks_for_one_id, unasked
+from pellucid.vitals.ledger.label_tokens import MOST_CLASSES
 
 #: Fewer rows, and shorter ones, say nothing.
 _FEWEST_ROWS, _SHORTEST = 4, 4
@@ -50,6 +51,8 @@ def measure(
     text = without_end(arguments, ids)
     if is_cut_short(arguments, text):
         signs["batch.cut_length"] = float(text.shape[1])
+    if len(ids) >= _FEWEST_ROWS and ids.shape[1] > _SHORTEST:
+        signs["batch.doubled_start"] = doubled_start(ids)
     if targets is None:
         twice = None if arguments.source is not None else same_halves(arguments, ids)
         return signs if twice is None else signs | {"batch.same_halves": twice}
@@ -71,8 +74,6 @@ def measure(
     share = _paid_share(arguments, ids, targets)
     if share is not None:
         signs["targets.paid"] = share
-    if len(ids) >= _FEWEST_ROWS and ids.shape[1] > _SHORTEST:
-        signs["batch.doubled_start"] = doubled_start(ids)
     values = (*arguments.call.args, *arguments.call.kwargs.values())
     if not any(isinstance(value, Tensor) and value.is_floating_point() for value in values):
         signs["batch.length"] = float(ids.shape[1])  # no state of an earlier call comes with it
@@ -191,7 +192,7 @@ def at_highest(
     """The share of tokens that are the highest id, if they lie scattered; 0 otherwise.
 
     Ids that are cut off at a bound all become it. An image, or padding, is one piece. A mask is no
-    target.
+    target, and neither are tokens where each has a class.
 
     Args:
         arguments: The call.
@@ -217,7 +218,7 @@ def at_highest(
     if share < _THIRD and share < _RATIO * float(runner_up):
         return 0.0  # a space, or an end of short texts, is not much more frequent than a letter
     paid = None if targets is None else targets[targets >= 0]
-    if paid is not None and len(paid):
+    if paid is not None and len(paid) and int(paid.max()) >= MOST_CLASSES:
         share = min(share, float((paid == kinds[-1]).double().mean()))
     return share
 

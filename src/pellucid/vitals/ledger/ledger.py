@@ -11,11 +11,13 @@ from torch.optim import Optimizer
 
 from pellucid.training import Guard
 from pellucid.vitals.async_metrics import AsyncMetrics, Column
+from pellucid.vitals.call.padding_mask import misfits
 from pellucid.vitals.ledger.batch_rows import masked_places
 from pellucid.vitals.ledger.events import Batches, Events
 from pellucid.vitals.ledger.label_tokens import measure
 from pellucid.vitals.ledger.marks import Mark, MarkName, Marks, Row
 from pellucid.vitals.ledger.page import Page, copy_into, rows_of
+from pellucid.vitals.ledger.tagged_places import TaggedPlaces
 from pellucid.vitals.ledger.witnesses import Witnesses, age_of
 from pellucid.vitals.overhead_budget import OverheadBudget
 from pellucid.vitals.schedule import LookSchedule
@@ -60,6 +62,7 @@ class Ledger:
         self._marks = Marks()
         self._witnesses: Witnesses | None = None
         self._batches: Batches | None = None
+        self._tags = TaggedPlaces()
         #: how many gradients had arrived when the step began, and how many of them at none
         self._arrivals = 0
         self._fresh: Tensor | int = 0
@@ -177,7 +180,9 @@ class Ledger:
         self._pages_sent.append(rows)
         for id, value in self.events.take_signs():
             metrics.record(id, value)
-        for id, value in measure(page.labelled[: len(rows)]).items():
+        texts = page.texts[: len(rows)]
+        of_pages = (measure(page.labelled[: len(rows)]), self._tags.take_signs(), misfits(texts))
+        for id, value in (item for signs in of_pages for item in signs.items()):
             metrics.record(id, value)
         self._previous = page.after[len(rows) - 1]
         self._page, self._rows = None, []
@@ -262,6 +267,7 @@ class Ledger:
         if self._batches is not None:
             page.texts[place] = self._batches.rows()
             ids, labels = self._batches.latest()
+            self._tags.add(ids, labels)
             page.masks[place] = None if ids is None else masked_places(ids, labels)
             kin, answers = self._batches.kinship(), self._batches.count_answers()
             events.kin += [] if kin is None else [kin]
