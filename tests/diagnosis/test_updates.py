@@ -360,6 +360,16 @@ def test_weights_put_back_once_are_named_if_the_loss_rises() -> None:
     assert [found["UPD001"] for found in severities] == ["note", "fault"]
 
 
+@pytest.mark.parametrize(("lost", "code"), [(119.0, "fault"), (118.0, "note")])
+def test_first_weights_that_come_back_are_named_in_a_training_that_learns_little(
+    lost: float, code: str
+) -> None:
+    mark = Mark(n_seen=1, n_seeable=150, first=120, values=[lost], steps=[120])
+    stuck = tuple((step, GUESSING - 0.1) for step in range(1, 151))
+    findings = diagnose(replace(healthy(), losses=stuck, marks={"restored": mark}))
+    assert {f.code: f.severity for f in findings}["UPD001"] == code
+
+
 def test_most_weights_with_next_to_no_rate_are_named_and_a_frozen_teacher_is_not() -> None:
     student, teacher = nn.Linear(4, 4), nn.Linear(4, 4).requires_grad_(False)
     both = nn.ModuleDict({"student": student, "teacher": teacher})

@@ -20,6 +20,7 @@ from pellucid.vitals.call.text_rows import (
     is_doubled,
     measure,
     same_halves,
+    without_padding,
 )
 from pellucid.vitals.taps.recorded_call import Call
 
@@ -103,6 +104,21 @@ def test_rows_cut_out_of_a_stream_may_hold_the_end_of_a_text() -> None:
     assert is_cut_short(arguments, ids)
     ids[:4, 3] = END
     assert not is_cut_short(arguments, ids)
+
+
+def test_rows_that_are_cut_and_filled_up_again_are_cut_short() -> None:
+    ids = torch.nn.functional.pad(torch.arange(32).view(8, 4) + 5, (0, 12), value=PAD)
+    mask = (ids[:4] != PAD).long()
+    call = Call((), {"input_ids": ids[:4], "mask": mask})
+    arguments = Arguments(call, "input_ids", mask="mask", room=64)
+    assert measure(arguments, ids, None)["batch.cut_length"] == 4
+    mask[1, 3] = 0  # a shorter text
+    assert "batch.cut_length" not in measure(arguments, ids, None)
+    mask[1, 3] = 1
+    mask[:, 0] = 0  # filled up at the start too
+    assert without_padding(arguments, ids).shape == ids.shape
+    mask[:, :] = 1
+    assert without_padding(arguments, ids).shape == ids.shape
 
 
 @pytest.mark.parametrize(

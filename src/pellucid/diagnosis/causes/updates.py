@@ -55,14 +55,16 @@ def put_back(view: HistoryView) -> Candidate | None:
     if mark is None or not mark.n_seen:
         return None
     rises = [_rise_at(view, step) > limit("UPD010", "rise") for step in mark.steps]
-    again = mark.n_seen >= limit("UPD001", "times") or (bool(rises) and all(rises))
+    is_no_chance = mark.n_seen >= limit("UPD001", "times") or (bool(rises) and all(rises))
+    is_start = bool(mark.steps) and mark.value == mark.steps[-1] - 1  # all updates are lost
+    is_no_chance = is_no_chance or (is_start and not view.goes_well)
     return suspect(
         "UPD001",
-        likelihood(mark) if again else 0.6,
+        likelihood(mark) if is_no_chance else 0.6,
         times=mark.n_seen,
         lost=mark.value,
         step=mark.first,
-        severity=None if again else "note",
+        severity=None if is_no_chance else "note",
     )
 
 

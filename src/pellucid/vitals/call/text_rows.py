@@ -48,7 +48,7 @@ def measure(
         targets: The target of each place that is paid for; None if outputs are not of places.
     """
     signs = {"batch.highest": at_highest(arguments, ids, targets)}
-    text = without_end(arguments, ids)
+    text = without_end(arguments, without_padding(arguments, ids))
     if is_cut_short(arguments, text):
         signs["batch.cut_length"] = float(text.shape[1])
     if len(ids) >= _FEWEST_ROWS and ids.shape[1] > _SHORTEST:
@@ -163,6 +163,22 @@ def without_end(arguments: Arguments, ids: Int[Tensor, "batch time"]) -> Tensor:
     return ids[:, :-1] if is_end and ids.shape[1] > 1 else ids
 
 
+def without_padding(arguments: Arguments, ids: Int[Tensor, "batch time"]) -> Tensor:
+    """The rows without the padding that all of them end with from one place on.
+
+    Args:
+        arguments: The call, whose mask tells text from padding.
+        ids: All its rows.
+    """
+    mask = arguments.tensor(arguments.mask)
+    if mask is None or mask.shape[1] != ids.shape[1]:
+        return ids
+    is_text = (mask != 0).any(0)
+    length = int(is_text.sum())
+    is_start = bool(is_text[:length].all()) and length > 1
+    return ids[: len(mask), :length] if is_start and length < len(is_text) else ids
+
+
 def is_cut_short(arguments: Arguments, ids: Int[Tensor, "batch time"]) -> bool:
     """Whether all rows stop at one place in the middle of their text, far before they have to.
 
@@ -173,7 +189,7 @@ def is_cut_short(arguments: Arguments, ids: Int[Tensor, "batch time"]) -> bool:
     mask, time = arguments.tensor(arguments.mask), ids.shape[1]
     if len(ids) < _FEWEST_ROWS or time < 2 or (arguments.room or 0) < _ROOM * time:
         return False
-    if mask is not None and not bool(mask.all()):
+    if mask is not None and not bool(mask[:, :time].all()):
         return False
     # a place that holds one token in all rows is a template's, or the end of each
     is_various = bool((ids[:, 1:] != ids[:1, 1:]).any(0).all())

@@ -87,8 +87,9 @@ class RowStarts:
         if starts is not None:
             self._starts[is_evaluation].append(starts)
         ids, labels = ids_in(inputs_of(args, kwargs)), kwargs.get("labels")
-        is_text = isinstance(labels, Tensor) and labels.ndim == 2 and not labels.is_floating_point()
-        if ids is not None and ids.ndim == 2 and is_text:
+        if not isinstance(labels, Tensor) or labels.ndim != 2 or labels.is_floating_point():
+            return
+        if ids is not None and ids.ndim == 2:
             mask = kwargs.get("attention_mask")
             is_masked = isinstance(mask, Tensor) and mask.shape == ids.shape
             texts = (torch.where(mask != 0, ids, -1) if is_masked else ids, labels)
