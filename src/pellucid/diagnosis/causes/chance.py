@@ -40,7 +40,9 @@ def count_matches(view: HistoryView) -> WordMatch:
         reading.value * pairs.get(reading.step, 0.0) for reading in view.readings("targets.told")
     )
     n = sum(pairs.values())
-    return WordMatch(wins / n, n, (2 * wins - n) / math.sqrt(n)) if n > 0 else WordMatch(0.5, 0.0, 0.0)
+    if n <= 0:
+        return WordMatch(0.5, 0.0, 0.0)
+    return WordMatch(wins / n, n, (2 * wins - n) / math.sqrt(n))
 
 
 def _is_unrelated(match: WordMatch) -> bool:
