@@ -133,3 +133,54 @@ def test_means_of_few_losses_differ_by_chance(size: float, codes: list[str]) -> 
     losses = tuple((step, 1.0 if step <= 8 else v) for step, v in enumerate(noisy, 1))
     told = {"targets__told": 0.5, "targets__told_rows": 150.0}
     assert codes_of(losses, targets__square=1.0, targets__variance=1.0, **told) == codes
+
+
+@pytest.mark.parametrize(
+    ("level", "matched", "spread", "codes"),
+    [
+        (2.3, 0.5, 0.2, ["LOS014"]),
+        (2.3, 0.49, 0.2, []),
+        (2.3, 0.5, 0.19, []),  # vectors that are alike give such a loss at any temperature
+        (2.08, 0.9, 0.5, []),
+        (2.56, 0.9, 0.5, []),  # above guessing
+        (math.log(12), 0.9, 0.5, ["LOS014"]),  # and no longer of an unknown cause
+    ],
+)
+def test_partners_that_are_found_and_not_known_are_divided_by_too_much(
+    level: float, matched: float, spread: float, codes: list[str]
+) -> None:
+    vectors = {"vectors__matched": matched, "vectors__spread": spread}
+    assert codes_of(flat(level), targets__vectors=12.0, **vectors) == codes
+
+
+def test_two_rows_are_too_few_to_find_partners_among() -> None:
+    vectors = {"vectors__matched": 1.0, "vectors__spread": 0.5}
+    assert codes_of(flat(math.log(3)), targets__vectors=3.0, **vectors) == []
+
+
+@pytest.mark.parametrize(
+    ("level", "spread", "kept", "codes"),
+    [
+        (0.02, 0.04, 0.4, ["ARC011"]),
+        (0.02, 0.06, 0.4, []),
+        (0.02, 0.04, 0.6, []),  # they began alike
+        (0.2, 0.04, 0.4, []),
+        (-0.02, 0.04, 0.4, ["ARC011"]),
+    ],
+)
+def test_vectors_that_become_one_while_the_loss_goes_to_0_have_collapsed(
+    level: float, spread: float, kept: float, codes: list[str]
+) -> None:
+    vectors = {"vectors__spread": spread, "vectors__kept": kept}
+    assert codes_of(flat(level), targets__vectors=12.0, **vectors) == codes
+
+
+@pytest.mark.parametrize(
+    ("updates", "n", "codes"),
+    [(70, 1000.0, ["DAT009"]), (70, 999.0, []), (55, 1000.0, []), (120, 999.0, ["DAT009"])],
+)
+def test_of_many_pairs_words_tell_sooner(updates: int, n: float, codes: list[str]) -> None:
+    told = signs(targets__entropy=0.693, targets__told=0.5, targets__told_rows=n)
+    course = replace(healthy(), losses=flat(0.69)[:updates], signs=told, facts=ADAM, marks={})
+    course = replace(course, grad_norms=(), rates=())
+    assert [f.code for f in diagnose(course) if f.severity != "note"] == codes

@@ -211,3 +211,17 @@ def test_small_first_steps_say_nothing_of_the_rate() -> None:
         signs = {"update.ratio": (Reading(step, low, "calm"),)}
         candidate = too_low(HistoryView(but(signs=signs, losses=curve(GUESSING, 4.5))()))
         assert (candidate is not None) == is_low
+
+
+@pytest.mark.parametrize(
+    ("start", "fall", "severity"), [(0.69, 0.0, "note"), (2.0, 0.05, None), (2.0, 0.2, "note")]
+)
+def test_a_hot_start_harms_where_a_loss_of_tokens_stays(
+    start: float, fall: float, severity: str | None
+) -> None:
+    losses = [(step, start - (fall if step > 10 else 0.0)) for step in range(1, 121)]
+    signs = {"update.ratio": (0.2, 0.005)}
+    facts = {"warmup_steps": 0, "vocab_size": None, "unigram": None, "bigram": None}
+    candidate = no_warm_up(view(facts=facts, signs=signs, losses=losses))
+    assert candidate is not None
+    assert candidate.severity == severity

@@ -360,6 +360,16 @@ def test_weights_put_back_once_are_named_if_the_loss_rises() -> None:
     assert [found["UPD001"] for found in severities] == ["note", "fault"]
 
 
+@pytest.mark.parametrize(("lost", "code"), [(119.0, "fault"), (118.0, "note")])
+def test_first_weights_that_come_back_are_named_in_a_training_that_learns_little(
+    lost: float, code: str
+) -> None:
+    mark = Mark(n_seen=1, n_seeable=150, first=120, values=[lost], steps=[120])
+    stuck = tuple((step, GUESSING - 0.1) for step in range(1, 151))
+    findings = diagnose(replace(healthy(), losses=stuck, marks={"restored": mark}))
+    assert {f.code: f.severity for f in findings}["UPD001"] == code
+
+
 def test_most_weights_with_next_to_no_rate_are_named_and_a_frozen_teacher_is_not() -> None:
     student, teacher = nn.Linear(4, 4), nn.Linear(4, 4).requires_grad_(False)
     both = nn.ModuleDict({"student": student, "teacher": teacher})
@@ -539,3 +549,19 @@ def test_updates_after_the_end_of_a_schedule_do_not_count_against_it(last: int, 
     rates = tuple((step, 1e-3 if step <= last else 0.0) for step in range(1, 201))
     findings = diagnose(replace(healthy(), rates=rates, marks={"rates": mark}))
     assert findings[0].code == code
+
+
+@pytest.mark.parametrize(("step", "severity"), [(0.9, "note"), (0.2, "fault")])
+def test_cut_gradients_do_not_matter_where_steps_follow_the_rate(
+    step: float, severity: str
+) -> None:
+    def mark(value: float) -> Mark:
+        numbers = [value * (1 + n / 99) for n in range(99)]
+        return Mark(99, 99, 2, numbers, list(range(1, 100)))
+
+    course = healthy()
+    stuck = tuple((step, GUESSING) for step, _ in course.losses)
+    facts = replace(course.facts, clip_norm=None, betas=None, momentum=0.9)
+    marks = {"cut": mark(1e-4), "drift": mark(0.01), "stride": mark(0.01 * step)}
+    found = diagnose(replace(course, facts=facts, losses=stuck, marks=marks))
+    assert ("UPD008", severity) in [(f.code, f.severity) for f in found]

@@ -134,6 +134,16 @@ def test_several_labels_under_one_softmax_show() -> None:
     assert float(binary_losses.several_labels(gradient, outputs.detach())) == several > 0
 
 
+def test_three_rows_are_enough_to_show_several_labels() -> None:
+    outputs = outputs_of(5)
+    labels = torch.zeros(len(outputs), 5)
+    labels[0, 1] = labels[1, :2] = labels[2, 2:] = 1.0
+    for n, is_shown in ((3, True), (2, False)):
+        part = outputs[:n].detach().requires_grad_()
+        gradient = gradient_of(one_softmax, part, labels[:n])
+        assert (float(binary_losses.several_labels(gradient, part.detach())) > 0) == is_shown
+
+
 def test_labels_that_share_a_row_are_fine() -> None:
     outputs, labels = outputs_of(5), labels_of(5)
     one_hot = F.one_hot(torch.arange(ROWS) % 5, 5).float()

@@ -211,12 +211,6 @@ def test_a_binary_loss_names_the_label_of_each_row() -> None:
     assert float(signs.take_signs()["targets.entropy"]) == pytest.approx(0.6365, abs=0.05)
 
 
-def test_vectors_of_rows_are_no_classes() -> None:
-    assert row_losses.row_vectors(torch.zeros(ROWS, 64), ROWS) == ROWS
-    assert row_losses.row_vectors(torch.zeros(ROWS, 20), ROWS) == 0
-    assert row_losses.row_vectors(torch.zeros(ROWS, 20, 64), ROWS) == 0
-
-
 @pytest.mark.parametrize("label", [0, 1, None])
 def test_the_labels_of_columns_are_read_off_their_gradient(label: int | None) -> None:
     outputs = logits_of(4)

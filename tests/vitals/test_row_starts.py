@@ -157,3 +157,48 @@ def test_a_loop_that_evaluates_another_form_is_told_so(
     findings = diagnose(history_of_watch(w))
     assert ("DAT036" in [finding.code for finding in findings]) == is_named
     assert w.guard.off == {}
+
+
+def two_texts(low: int, seed: int) -> Tensor:
+    """Rows of 12 tokens of a text with ids of its own, and of a few that all texts have."""
+    draws = torch.Generator().manual_seed(seed)
+    own = torch.randint(low, low + 20, (16, 12), generator=draws)
+    return own.where(torch.rand(own.shape, generator=draws) < 0.7, own % 3 + 3)
+
+
+@pytest.mark.parametrize(
+    ("reads", "writes", "is_exchanged"), [(40, 80, False), (80, 40, True), (40, 42, False)]
+)
+def test_texts_that_evaluation_exchanges_are_named(
+    reads: int, writes: int, *, is_exchanged: bool
+) -> None:
+    run = Run()
+    run.model.train()
+    for seed in range(4):
+        run.model(input_ids=two_texts(40, seed), labels=two_texts(80, seed + 9))
+    assert run.starts.exchanged() is None  # nothing was evaluated
+    run.model.eval()
+    with torch.no_grad():
+        for seed in range(4):
+            run.model(input_ids=two_texts(reads, 50 + seed), labels=two_texts(writes, 60 + seed))
+    texts = run.starts.exchanged()
+    assert (texts is not None) == is_exchanged
+    if texts is not None:
+        assert texts.crosswise > 0.8
+        assert texts.same_side < 0.5
+
+
+def test_a_few_tokens_show_no_exchange_and_padding_does_not_count() -> None:
+    for n_rows, is_exchanged in ((16, True), (5, False)):
+        run = Run()
+        for seed in range(2):
+            ids, labels = two_texts(40, seed)[:n_rows], two_texts(80, seed)[:n_rows]
+            padded = torch.cat([ids, torch.full((n_rows, 60), 7)], 1)
+            mask = (torch.arange(72) < 12).long().expand_as(padded)
+            run.model.train()
+            run.model(input_ids=padded, labels=labels, attention_mask=mask)
+            run.model.eval()
+            with torch.no_grad():
+                padded = torch.cat([labels, torch.full((n_rows, 60), 7)], 1)
+                run.model(input_ids=padded, labels=ids, attention_mask=mask)
+        assert (run.starts.exchanged() is not None) == is_exchanged

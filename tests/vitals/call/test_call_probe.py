@@ -15,7 +15,8 @@ from torch.nn import functional as F
 from pellucid.diagnosis import Finding, diagnose, history_of_watch
 from pellucid.vitals import Watch, watch
 from pellucid.vitals.call.arguments import Arguments
-from pellucid.vitals.call.dependence import without_padding
+from pellucid.vitals.call.dependence import Repetition, without_padding
+from pellucid.vitals.call.first_call import MAX_PASSES, allowed_passes
 from pellucid.vitals.call.padding_mask import hidden_tokens
 from pellucid.vitals.call.positions import PositionNotes
 from pellucid.vitals.taps.recorded_call import Call
@@ -482,3 +483,32 @@ def test_ids_that_a_table_of_positions_counts_are_no_positions() -> None:
         notes = PositionNotes(ids, source)
         notes.note("embed_positions", nn.Embedding(4, 4), (ids if source is None else source,))
         assert notes.signs() == {}
+
+
+@pytest.mark.parametrize(
+    ("updates", "part", "passes"),
+    [(None, 0.1, MAX_PASSES), (100, 1.0, 6), (100, 0.25, 24), (50, 0.5, 6), (9999, 1.0, 30)],
+)
+def test_passes_over_a_part_of_the_rows_cost_a_part(
+    updates: int | None, part: float, passes: int
+) -> None:
+    assert allowed_passes(updates, part) == passes
+    assert allowed_passes(updates, 0.0) == MAX_PASSES
+
+
+class Rounded(Reader):
+    """A model that a trainer makes to turn on an autocast within its call."""
+
+    def forward(self, ids: Tensor, **call: Any) -> Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            return super().forward(ids, **call).float()
+
+
+@pytest.mark.parametrize(("kind", "is_half"), [(Reader, False), (Rounded, True)])
+def test_an_autocast_within_the_call_is_seen(kind: type[Reader], *, is_half: bool) -> None:
+    model = kind()
+    repeat = Repetition(model, None, lambda output: output)
+    arguments = Arguments(Call((rows(0)[:, :TIME],), {}), 0)
+    with repeat.noting(lambda *_: None):
+        repeat(arguments)
+    assert repeat.has_own_autocast == is_half

@@ -114,3 +114,24 @@ def test_a_token_tells_the_class_that_it_had_in_other_rows() -> None:
     prior = (2 + 1 / 32) / 3, (1 + 1 / 32) / 3, (1 / 32) / 3
     expected = [(1 + prior[0]) / 2, prior[2] / 2, (1 + prior[1]) / 2, prior[1] / 2]
     assert torch.allclose(log_p, torch.tensor(expected))
+
+
+def squared(logits: Tensor, classes: Tensor) -> Tensor:
+    return F.mse_loss(logits, F.one_hot(classes, CLASSES).float())
+
+
+def of_probabilities(logits: Tensor, classes: Tensor) -> Tensor:
+    return transposed(logits.softmax(-1), classes)
+
+
+def test_probabilities_that_are_taken_for_logits_show_at_places_too() -> None:
+    logits = torch.randn(ROWS, TIME, CLASSES, generator=DRAWS).requires_grad_()
+    classes = IDS % CLASSES
+    for loss, expected in ((of_probabilities, 1.0), (transposed, 0.0), (squared, 0.0)):
+        (gradient,) = torch.autograd.grad(loss(logits, classes), logits)
+        paid = paid_targets(gradient, logits.detach()[:4], nn.Linear(2, 2))
+        assert paid.squashed == expected, loss
+        assert paid.signs()["targets.squashed"] == expected
+    wide = torch.randn(2, TIME, 33, generator=DRAWS).requires_grad_()
+    (gradient,) = torch.autograd.grad(transposed(wide, IDS[:2] % 33), wide)
+    assert paid_targets(gradient, wide.detach(), nn.Linear(2, 2)).squashed is None

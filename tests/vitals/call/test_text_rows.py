@@ -14,7 +14,14 @@ from pellucid.vitals.call.padding_mask import shown_before
 from pellucid.vitals.call.paid_targets import PaidTargets
 from pellucid.vitals.call.row_content import one_token
 from pellucid.vitals.call.target_rows import padding_for_text, unended_rows, unpaid_rows
-from pellucid.vitals.call.text_rows import is_cut_short, is_doubled, same_halves
+from pellucid.vitals.call.text_rows import (
+    at_highest,
+    is_cut_short,
+    is_doubled,
+    measure,
+    same_halves,
+    without_padding,
+)
 from pellucid.vitals.taps.recorded_call import Call
 
 PAD, START, END = 0, 1, 2
@@ -99,6 +106,21 @@ def test_rows_cut_out_of_a_stream_may_hold_the_end_of_a_text() -> None:
     assert not is_cut_short(arguments, ids)
 
 
+def test_rows_that_are_cut_and_filled_up_again_are_cut_short() -> None:
+    ids = torch.nn.functional.pad(torch.arange(32).view(8, 4) + 5, (0, 12), value=PAD)
+    mask = (ids[:4] != PAD).long()
+    call = Call((), {"input_ids": ids[:4], "mask": mask})
+    arguments = Arguments(call, "input_ids", mask="mask", room=64)
+    assert measure(arguments, ids, None)["batch.cut_length"] == 4
+    mask[1, 3] = 0  # a shorter text
+    assert "batch.cut_length" not in measure(arguments, ids, None)
+    mask[1, 3] = 1
+    mask[:, 0] = 0  # filled up at the start too
+    assert without_padding(arguments, ids).shape == ids.shape
+    mask[:, :] = 1
+    assert without_padding(arguments, ids).shape == ids.shape
+
+
 @pytest.mark.parametrize(
     ("ends", "share"),
     [
@@ -128,3 +150,30 @@ def test_rows_without_labels_are_counted_in_the_whole_batch() -> None:
     known = PaidTargets(labels, labels[:1], single=1.0)
     assert unpaid_rows(arguments, known) == 0.75
     assert unpaid_rows(arguments, None) == 0
+
+
+def cut_off(bound: int) -> tuple[Arguments, Tensor]:
+    """Rows of ids that are cut off at a bound."""
+    draws = torch.Generator().manual_seed(1)
+    ids = torch.randint(10, 90, (8, 24), generator=draws).clamp_max(bound)
+    return Arguments(Call((), {"input_ids": ids}), "input_ids"), ids
+
+
+def test_ids_that_are_cut_off_show_where_each_token_has_a_class_too() -> None:
+    arguments, ids = cut_off(50)
+    assert at_highest(arguments, ids, None) > 0.3
+    assert at_highest(arguments, ids, ids % 4) > 0.3
+    assert at_highest(arguments, ids, ids) > 0.3
+    # a mask is no target
+    other_tokens = torch.where(ids == 50, 32 + ids % 7, ids)
+    assert at_highest(arguments, ids, other_tokens) == 0
+    assert at_highest(*cut_off(200), None) == 0
+
+
+@pytest.mark.parametrize("targets", [None, torch.full((4, 9), IGNORED)])
+def test_starts_that_come_twice_show_whatever_the_outputs_are(targets: Tensor | None) -> None:
+    ids = torch.tensor([[START, START, 5 + i, *TEXT, END, PAD] for i in range(4)])
+    arguments = Arguments(Call((), {"input_ids": ids}), "input_ids")
+    assert measure(arguments, ids, targets)["batch.doubled_start"] == 1
+    assert measure(arguments, ids[:, 1:], None)["batch.doubled_start"] == 0
+    assert "batch.doubled_start" not in measure(arguments, ids[:3], None)

@@ -210,3 +210,14 @@ def test_one_id_between_the_words_is_scattered_and_a_mask_or_padding_is_not() ->
     padded = rows.clone()
     padded[:, TIME // 2 :] = 0
     assert scattered(padded, padded)[0] == 0
+
+
+def test_a_mask_that_is_frequent_weaves_no_text() -> None:
+    # half of the tokens are one id, and most often two places after another one of them
+    draws = torch.Generator().manual_seed(3)
+    others = torch.randint(10, 400, (16, 24), generator=draws)
+    is_mask = torch.rand(others.shape, generator=draws) < 0.35
+    is_mask[:, 2:] |= is_mask[:, :-2] & (torch.rand((16, 22), generator=draws) < 0.6)
+    masked = others.masked_fill(is_mask, 4)
+    assert (pair_ratio(masked, 2) or 0.0) > 1.2
+    assert interleaving(masked) == 0

@@ -13,7 +13,7 @@ from pellucid.vitals.call.alignment import are_classes
 from pellucid.vitals.call.arguments import Arguments
 from pellucid.vitals.call.documents import joined_starts
 from pellucid.vitals.call.first_model import equal_units, longest_wavelength, trained_gains
-from pellucid.vitals.call.padding_mask import misfit
+from pellucid.vitals.call.padding_mask import misfit, misfits
 from pellucid.vitals.call.positions import PositionNotes
 from pellucid.vitals.call.reading_order import filled
 from pellucid.vitals.call.token_order import falls
@@ -90,6 +90,12 @@ def test_masks_of_other_rows_hide_tokens_and_show_padding() -> None:
     assert share(mask) == 0
     assert (share(mask.roll(1, 0)) or 0.0) >= limit("ATT011", "misfit")
     assert share(torch.ones_like(mask)) == 0
+    # of several batches, all rows count
+    shown = [mask.roll(1, 0) != 0, *[mask != 0] * 3]
+    together = misfits([*((ids, part) for part in shown), None, (ids, None)])["call.misfit"]
+    assert 4 * float(together) == share(mask.roll(1, 0))
+    assert misfits([None, (ids, None), (ids[:, :7], mask[:, :7] != 0)]) == {}
+    assert share(mask.flip(1)) is None  # they are filled up at their start
 
 
 def test_rows_that_begin_late_in_a_table_of_positions_are_noted() -> None:

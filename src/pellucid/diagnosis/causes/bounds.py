@@ -3,11 +3,45 @@
 from __future__ import annotations
 
 import math
+import statistics
 
 from pellucid.diagnosis.causes.candidate import Candidate, Cause, Comparison, suspect, suspect_mark
 from pellucid.diagnosis.causes.history_view import HistoryView
-from pellucid.diagnosis.causes.updates import likelihood, severity_of_cuts
-from pellucid.diagnosis.finding import limit
+from pellucid.diagnosis.causes.updates import likelihood
+from pellucid.diagnosis.finding import Severity, limit
+
+
+def severity_of_cuts(view: HistoryView, *, adapts: bool) -> Severity | None:
+    """A note if the steps do not depend on the length of the gradients.
+
+    Args:
+        view: The training.
+        adapts: Whether the optimiser divides gradients by their size.
+    """
+    is_plain = view.facts.momentum is not None or not view.history.signs
+    if view.facts.betas is None and not is_plain:
+        return "note"  # Adafactor and Adagrad have neither, and divide gradients by their size too
+    if _steps_in_rates(view) > limit("UPD008", "steps"):
+        return "note"  # each number moves by about the rate, as by the signs of gradients
+    if not adapts or view.has_full_steps is False:
+        return None  # eps is as large as the gradients that are left
+    # where eps hides the gradients, Adam's state tells of short steps
+    is_scaled = (view.facts.remembered_step or 0.0) > limit("OPT009", "later")
+    return "note" if view.has_full_steps or view.goes_well or is_scaled else None
+
+
+def _steps_in_rates(view: HistoryView) -> float:
+    """The usual step of a number, in learning rates; 0 if it is unknown."""
+    drift, strides = view.history.marks.get("drift"), view.history.marks.get("stride")
+    if drift is None or strides is None:
+        return 0.0
+    scales = dict(zip(drift.steps, drift.values, strict=True))
+    steps = [
+        stride / scales[step]
+        for step, stride in zip(strides.steps, strides.values, strict=True)
+        if scales.get(step)
+    ]
+    return statistics.median(steps) if steps else 0.0
 
 
 def weights_at_bound(view: HistoryView) -> Candidate | None:

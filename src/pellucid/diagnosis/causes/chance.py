@@ -40,7 +40,9 @@ def count_matches(view: HistoryView) -> WordMatch:
         reading.value * pairs.get(reading.step, 0.0) for reading in view.readings("targets.told")
     )
     n = sum(pairs.values())
-    return WordMatch(wins / n, n, (2 * wins - n) / math.sqrt(n)) if n else WordMatch(0.5, 0.0, 0.0)
+    if n <= 0:
+        return WordMatch(0.5, 0.0, 0.0)
+    return WordMatch(wins / n, n, (2 * wins - n) / math.sqrt(n))
 
 
 def _is_unrelated(match: WordMatch) -> bool:
@@ -62,7 +64,10 @@ def _moves(view: HistoryView) -> float | None:
     update, least = view.usual("update.ratio", after=view.warm_up_end), limit("DAT009", "update")
     if not update:
         update, least = usual_stride(view), limit("DAT009", "stride")
-    is_long = view.updates - view.warm_up_end >= limit("DAT009", "updates")
+    # of many pairs, words tell sooner
+    is_sure = count_matches(view).n >= limit("DAT009", "many")
+    n_updates = limit("DAT009", "few" if is_sure else "updates")
+    is_long = view.updates - view.warm_up_end >= n_updates
     if not is_long or update <= least:
         return None
     return update if view.quarters and all(map(math.isfinite, view.losses)) else None
@@ -143,4 +148,41 @@ def at_guessing_of_partners(view: HistoryView) -> Candidate | None:
     return suspect("UNK001/partners", end=end, guessing=guessing, update=update, step=view.updates)
 
 
-CAUSES: tuple[Cause, ...] = (at_chance, at_mean, at_guessing_of_partners)
+def divided_similarities(view: HistoryView) -> Candidate | None:
+    """Vectors that tell partners apart, and a loss that stays near that of guessing.
+
+    Cosines lie between -1 and 1, so that divided by a number above 1 they are all about as likely.
+    """
+    n, matched, end = view.last("targets.vectors"), view.last("vectors.matched"), view.end
+    if n is None or matched is None or end is None or n < limit("UNK001", "rows"):
+        return None
+    if (view.last("vectors.spread") or 0.0) < limit("LOS014", "spread"):
+        return None  # vectors that are nearly the same give any loss that of guessing
+    guessing = math.log(n)
+    is_high = limit("LOS014", "guess") * guessing < end < guessing + limit("UNK001", "flat")
+    if matched < limit("LOS014", "matched") or not is_high:
+        return None
+    return suspect(
+        "LOS014/vectors", matched=matched, end=end, guessing=guessing, n=n, step=view.updates
+    )
+
+
+def collapsed_vectors(view: HistoryView) -> Candidate | None:
+    """Vectors of rows that become one and the same while their loss goes to 0."""
+    spread, share_kept, end = view.last("vectors.spread"), view.last("vectors.kept"), view.end
+    if spread is None or share_kept is None or end is None or not view.updates:
+        return None
+    is_same = spread < limit("ARC011", "spread") and share_kept < limit("ARC011", "kept")
+    is_solved = abs(end) < limit("FIT005", "loss")
+    if not is_same or not is_solved:
+        return None
+    return suspect("ARC011/rows", spread=spread, kept=share_kept, end=end, step=view.updates)
+
+
+CAUSES: tuple[Cause, ...] = (
+    at_chance,
+    at_mean,
+    at_guessing_of_partners,
+    divided_similarities,
+    collapsed_vectors,
+)

@@ -6,9 +6,9 @@ import math
 import statistics
 from itertools import pairwise
 
+from pellucid.diagnosis.causes.bounds import severity_of_cuts
 from pellucid.diagnosis.causes.candidate import Candidate, Cause, Comparison, suspect
 from pellucid.diagnosis.causes.history_view import HistoryView
-from pellucid.diagnosis.causes.updates import severity_of_cuts
 from pellucid.diagnosis.finding import limit
 
 #: With fewer readings of the weights, their course is unknown.

@@ -163,8 +163,10 @@ def no_warm_up(view: HistoryView) -> Candidate | None:
     is_calm = usual is not None and usual < limit("OPT005", "far")
     # Adagrad's rate is that of its first step, which is the largest by far
     is_small = first < limit("OPT006", "harmful") or bool(view.facts.slows_down)
-    # a plateau at the frequencies of tokens is a phase of sound trainings too
-    is_harmless = is_small and not (_rises(view) or _never_fell(view)) and too_high(view) is None
+    # a plateau at the frequencies of tokens is a phase of sound trainings too, and classes may
+    # be hard to learn
+    is_stuck = _never_fell(view) and view.learns_tokens
+    is_harmless = is_small and not (_rises(view) or is_stuck) and too_high(view) is None
     return suspect(
         "OPT006",
         0.8 if is_calm else 0.6,
@@ -262,14 +264,16 @@ def has_diverged(view: HistoryView) -> bool:
 
 
 def _never_fell(view: HistoryView) -> bool:
-    """Whether 50 updates taught nothing; a loss that begins lower than that cannot fall by it."""
-    if view.facts.on_rewards:
+    """Whether 50 updates taught nothing; a loss that begins lower than that cannot fall by it.
+
+    Of one that began below 1 nat, the same part of it counts.
+    """
+    start, best, fall = view.start, view.best, limit("OPT006", "fall")
+    if view.facts.on_rewards or best is None or view.updates < 50:
         return False  # the loss of a policy stays near 0 whether it learns or not
-    has_room = view.start is None or view.start > limit("OPT006", "fall")
-    learnt = view.learnt
-    return (
-        has_room and learnt is not None and learnt < limit("OPT006", "fall") and view.updates >= 50
-    )
+    starts = [value for value in (view.guessing, start) if value is not None]
+    has_room = bool(starts) and (start is None or start > fall)
+    return has_room and min(starts) - best < fall * min(1.0, start or 1.0)
 
 
 def _rises(view: HistoryView) -> bool:

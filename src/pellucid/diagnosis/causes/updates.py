@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from pellucid.diagnosis.causes.candidate import Candidate, Cause, name_cause, suspect, suspect_mark
 from pellucid.diagnosis.causes.history_view import HistoryView
-from pellucid.diagnosis.finding import Severity, limit
+from pellucid.diagnosis.finding import limit
 from pellucid.vitals import Mark, MarkName
 
 
@@ -57,10 +57,17 @@ def put_back(view: HistoryView) -> Candidate | None:
     if not (times := max(mark.n_seen, len(lost))):
         return None
     rises = [_rise_at(view, step) > limit("UPD010", "rise") for step in steps]
-    again = times >= limit("UPD001", "times") or (bool(rises) and all(rises))
-    likely, severity = (likelihood(Mark(n_seen=times)), None) if again else (0.6, "note")
-    first, lost_steps = min(steps, default=mark.first), statistics.median(values or [0.0])
-    return suspect("UPD001", likely, times=times, lost=lost_steps, step=first, severity=severity)
+    is_no_chance = times >= limit("UPD001", "times") or (bool(rises) and all(rises))
+    is_start = bool(mark.steps) and mark.value == mark.steps[-1] - 1  # all updates are lost
+    is_no_chance = is_no_chance or (is_start and not view.goes_well)
+    return suspect(
+        "UPD001",
+        likelihood(Mark(n_seen=times)) if is_no_chance else 0.6,
+        times=times,
+        lost=statistics.median(values or [0.0]),
+        step=min(steps, default=mark.first),
+        severity=None if is_no_chance else "note",
+    )
 
 
 def written_over(view: HistoryView) -> Candidate | None:
@@ -242,23 +249,6 @@ def parts_not_divided(view: HistoryView) -> Candidate | None:
     if n < 2 or not is_of_tokens or not most < outputs.value <= most * n:
         return None
     return suspect("LOS007/parts", total=outputs.value, parts=n, step=outputs.first)
-
-
-def severity_of_cuts(view: HistoryView, *, adapts: bool) -> Severity | None:
-    """A note if the steps do not depend on the length of the gradients.
-
-    Args:
-        view: The training.
-        adapts: Whether the optimiser divides gradients by their size.
-    """
-    is_plain = view.facts.momentum is not None or not view.history.signs
-    if view.facts.betas is None and not is_plain:
-        return "note"  # Adafactor and Adagrad have neither, and divide gradients by their size too
-    if not adapts or view.has_full_steps is False:
-        return None  # eps is as large as the gradients that are left
-    # where eps hides the gradients, Adam's state tells of short steps
-    is_scaled = (view.facts.remembered_step or 0.0) > limit("OPT009", "later")
-    return "note" if view.has_full_steps or view.goes_well or is_scaled else None
 
 
 def likelihood(mark: Mark) -> float:

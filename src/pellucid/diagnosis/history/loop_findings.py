@@ -90,7 +90,9 @@ def _compare_starts(watched: WatchState) -> list[Finding]:
     """Rows of evaluation that begin in another form than those of training."""
     special = start_ids(watched.anatomy.model)
     starts = None if watched.row_starts is None else watched.row_starts.compare(special)
-    return [] if starts is None else [describe("DAT036", **starts._asdict())]
+    texts = None if watched.row_starts is None else watched.row_starts.exchanged()
+    findings = [] if texts is None else [describe("DAT013/evaluation", **texts._asdict())]
+    return findings if starts is None else [*findings, describe("DAT036", **starts._asdict())]
 
 
 def _is_untied(model: Any) -> bool:

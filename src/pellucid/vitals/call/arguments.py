@@ -140,6 +140,13 @@ def arguments_of(model: nn.Module, call: Call) -> Arguments | None:
     return _with_decoder(model, replace(arguments, source=ids), places) if two_texts else arguments
 
 
+def has_source(model: nn.Module) -> bool:
+    """Whether a model writes one text and reads another, as an encoder-decoder with a head does."""
+    if not getattr(_foreign_config(model), "is_encoder_decoder", False):
+        return False
+    return getattr(model, "get_output_embeddings", lambda: None)() is not None
+
+
 def end_ids(model: nn.Module) -> tuple[int, ...]:
     """The ids that end a text, by the config of a model of transformers; empty without one."""
     config = _foreign_config(model)

@@ -41,6 +41,8 @@ class Repetition:
         self.starts_at_zero = any(map(_is_gate_of_zero, model.parameters()))
         #: forward passes so far
         self.passes = 0
+        #: whether the model turns on an autocast within its call, as a trainer may let it do
+        self.has_own_autocast = False
 
     def __call__(self, arguments: Arguments) -> Tensor | None:
         """The outputs of the call with these arguments."""
@@ -121,25 +123,33 @@ class Repetition:
         handles: list[Any] = []
         try:
             for name, module in named_modules(self._model).items():
-                hook = _noting(note, name)
+                hook = self._noting(note, name)
                 handles.append(module.register_forward_pre_hook(hook, with_kwargs=True))
             yield
         finally:
             for handle in handles:
                 handle.remove()
 
+    def _noting(
+        self, note: Callable[[str, nn.Module, Any], None], name: str
+    ) -> Callable[..., None]:
+        def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            self.has_own_autocast |= _is_in_half()
+            note(name, module, (*args, *kwargs.values()))
+
+        return hook
+
+
+def _is_in_half() -> bool:
+    """Whether an autocast to half precision is on, on any device that has one."""
+    kinds = [device for device in ("cpu", "cuda") if torch.is_autocast_enabled(device)]
+    return any(torch.get_autocast_dtype(kind) != torch.float32 for kind in kinds)
+
 
 def _is_gate_of_zero(weight: nn.Parameter) -> bool:
     """Whether all of a matrix, or a single number, is zero: nothing passes through it yet."""
     is_gate = weight.ndim >= 2 or weight.numel() == 1
     return is_gate and not weight.is_meta and not bool(weight.detach().any())
-
-
-def _noting(note: Callable[[str, nn.Module, Any], None], name: str) -> Callable[..., None]:
-    def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        note(name, module, (*args, *kwargs.values()))
-
-    return hook
 
 
 def change(before: Tensor, after: Tensor) -> Tensor:

@@ -14,12 +14,29 @@ from pellucid.vitals.call.arguments import arguments_of, ids_of_vectors
 from pellucid.vitals.call.dependence import Repetition
 from pellucid.vitals.call.first_model import equal_units, longest_wavelength, trained_gains
 from pellucid.vitals.call.paid_targets import PaidTargets
-from pellucid.vitals.call.probe import CallProbe, FirstCall, allowed_passes
+from pellucid.vitals.call.probe import CallProbe, FirstCall
 from pellucid.vitals.taps.first_batch import FirstBatch
 from pellucid.vitals.taps.outputs import logits_of, outputs_in
 from pellucid.vitals.taps.recorded_call import Call
 
+#: The most forward passes of the probe; it needs eight at most.
+MAX_PASSES = 30
+#: The share of a planned run that its passes may take; an update counts as three passes.
+_SHARE_OF_RUN, _PASSES_OF_UPDATE = 0.02, 3
 _HALF = (torch.float16, torch.bfloat16)
+
+
+def allowed_passes(planned_updates: int | None, part: float = 1.0) -> int:
+    """How many forward passes the probe may take in a run of so many updates.
+
+    Args:
+        planned_updates: The length of the run; None if it is not known.
+        part: The share of a batch's rows that a pass of the probe reads: it costs as much less.
+    """
+    if planned_updates is None:
+        return MAX_PASSES
+    n_passes = _SHARE_OF_RUN * _PASSES_OF_UPDATE * planned_updates
+    return min(MAX_PASSES, int(n_passes / max(part, 1 / MAX_PASSES)))
 
 
 class FirstCallProbe:
@@ -74,8 +91,9 @@ class FirstCallProbe:
             paid = PaidTargets(targets, targets)
         half = first.autocast in _HALF or any(p.dtype in _HALF for p in model.parameters())
         repeat = Repetition(model, first.autocast, _outputs)
-        limit = allowed_passes(self.planned_updates)
-        inputs = arguments.inputs
+        inputs, ids = arguments.inputs, first.first_ids
+        part = 1.0 if ids is None else len(inputs) / max(1, len(ids))
+        limit = allowed_passes(self.planned_updates, part)
         is_ids = inputs.ndim == 2 and not inputs.is_floating_point()
         tokens = inputs if is_ids else ids_of_vectors(model, inputs)
         first_call = FirstCall(arguments, tokens, first.first_ids, paid, half)

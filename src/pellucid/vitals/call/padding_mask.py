@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from pellucid.vitals.call.arguments import Arguments
@@ -94,19 +97,59 @@ def misfit(arguments: Arguments) -> float | None:
         arguments: The call.
     """
     masked_ids = _ids_and_mask(arguments)
-    if masked_ids is None or masked_ids[0].shape[1] < _LONG_ENOUGH:
+    counts = None if masked_ids is None else count_misfits(*masked_ids)
+    if counts is None or not bool(counts[0] > 0):
         return None
-    ids, is_shown = masked_ids
+    return float(share_of_misfits([counts]))
+
+
+def count_misfits(
+    ids: Int[Tensor, "rows time"], is_shown: Bool[Tensor, "rows time"]
+) -> Float[Tensor, " 3"] | None:
+    """How many rows there are, how many have tokens that are hidden, and how many shown padding.
+
+    Zeros if rows are not filled up at their end, or if none ends in padding; None of short rows.
+
+    Args:
+        ids: The ids that the mask is for.
+        is_shown: Whether it shows each of them.
+    """
     time = ids.shape[1]
+    if time < _LONG_ENOUGH:
+        return None
     lengths = is_shown.sum(1)
     places = torch.arange(time, device=ids.device)
-    if not bool((is_shown == (places < lengths[:, None])).all()):
-        return None
-    pads = (ids == ids[:, -1:]).flip(1).long().cumprod(1).sum(1)
-    last = ids[pads >= _FEWEST, -1]
-    if not len(last) or bool((last != last[0]).any()):
-        return None
-    real = torch.where(ids[:, -1] == last[0], time - pads, time)
-    hides = (real - lengths >= _FEWEST).double().mean()
-    shows = (lengths - real >= _FEWEST).double().mean()
-    return float(torch.minimum(hides, shows))
+    n_pads = (ids == ids[:, -1:]).flip(1).long().cumprod(1).sum(1)
+    is_padded = n_pads >= _FEWEST
+    padding = ids[:, -1].where(is_padded, ids[:, -1].masked_fill(~is_padded, -1).amax())
+    is_usable = (is_shown == (places < lengths[:, None])).all()
+    is_usable &= is_padded.any() & (padding == padding[:1]).all()
+    real = torch.where(ids[:, -1] == padding, time - n_pads, time)
+    hides = (real - lengths >= _FEWEST).sum()
+    shows = (lengths - real >= _FEWEST).sum()
+    return torch.stack([torch.full_like(hides, len(ids)), hides, shows]).float() * is_usable
+
+
+def share_of_misfits(counts: Sequence[Float[Tensor, " 3"]]) -> Float[Tensor, ""]:
+    """The smaller share of rows with hidden tokens and of rows with shown padding.
+
+    Args:
+        counts: What `count_misfits` gives, of some batches.
+    """
+    n, hides, shows = torch.stack([*counts]).sum(0).unbind()
+    return torch.minimum(hides, shows) / n.clamp_min(1)
+
+
+def misfits(batches: Sequence[tuple[Tensor, Tensor | None] | None]) -> dict[str, Tensor]:
+    """The sign of the masks of some batches: `call.misfit` of all their rows.
+
+    Args:
+        batches: The first ids of each, and whether its mask shows them.
+    """
+    counts = [
+        count
+        for batch in batches
+        if batch is not None and batch[1] is not None
+        if (count := count_misfits(batch[0], batch[1])) is not None
+    ]
+    return {"call.misfit": share_of_misfits(counts)} if counts else {}

@@ -17,9 +17,12 @@ from torch import Tensor, nn
 from pellucid.batches import IGNORED
 from pellucid.vitals.call.logit_noise import logit_noise
 from pellucid.vitals.call.place_weights import easiness, evenness, own_share, power_of_p
+from pellucid.vitals.ledger.row_losses import squashed_twice
 
 #: Places per row whose whole gradient is read, and vocabulary entries for a temperature.
 _PLACES, _FEWEST = 512, 8
+#: More outputs of a place are no classes.
+_MOST_CLASSES = 32
 #: Of the gradient's negative part, at least so much is the target's if it is one token.
 _ONE_TARGET = 0.5
 #: From this share of places with one target on, a place without a gradient is not paid for.
@@ -63,6 +66,8 @@ class PaidTargets:
         evenness: How many of the paid places carry the loss, of all (see `evenness`).
         nats: The mean of -log p at the places with one target.
         reshaped: Whether the gradient adds up to 0 over other numbers than those of a place.
+        squashed: Whether the gradient is that of probabilities which are taken for the logits of
+            classes (see `squashed_twice`); None of other outputs.
         is_of_softmax: Whether the gradients of places add up to 0, as those of a softmax do.
     """
 
@@ -81,6 +86,7 @@ class PaidTargets:
     evenness: float | None = None
     nats: float | None = None
     reshaped: float | None = None
+    squashed: float | None = None
     is_of_softmax: bool = False
 
     @property
@@ -105,6 +111,7 @@ class PaidTargets:
             "targets.evenness": self.evenness,
             "targets.nats": self.nats,
             "targets.reshaped": self.reshaped,
+            "targets.squashed": self.squashed,
         }
         return {id: value for id, value in numbers.items() if value is not None}
 
@@ -159,8 +166,17 @@ def paid_targets(
         evenness=evenness(part, logits, is_single & is_paid) if of_tokens else None,
         nats=_nats(logits, is_single, row_targets[:, :places]) if of_tokens else None,
         reshaped=None if is_rounded else _reshaped(gradient[:rows].float()),
+        squashed=None if of_tokens else _squashed(part, logits, targets[:rows, :places]),
         is_of_softmax=of_tokens and bool(part.sum(-1).abs().sum() < _IMBALANCE * part.abs().sum()),
     )
+
+
+def _squashed(gradient: Tensor, logits: Tensor, targets: Tensor) -> float | None:
+    """`squashed_twice` of all places together; None of more outputs than classes have."""
+    if not 1 < gradient.shape[-1] <= _MOST_CLASSES:
+        return None
+    of_places = (x.flatten(0, 1) for x in (gradient, logits, targets))
+    return float(squashed_twice(*of_places))
 
 
 def _reshaped(gradient: Tensor) -> float:

@@ -45,12 +45,10 @@ def measure(
     rows, places = (classes != IGNORED).nonzero(as_tuple=True)
     if len(rows) < _FEWEST or int(classes.max()) >= MOST_CLASSES:
         return {}
-    padded = torch.nn.functional.pad(ids, (1, 1))
-    # a token is another word before, at and after the place
-    words = torch.stack([3 * padded[rows, places + d] + d for d in range(3)], 1)
+    wins = told_by_tokens(ids, classes)
+    assert wins is not None
+    share, n = (float(number) for number in wins)
     labels = classes[rows, places]
-    table = Joined(words, torch.ones_like(words) > 0, labels, rows)
-    share, n = (float(number) for number in told_by_words(table))
     entropy = entropy_of_counts(torch.bincount(labels).float())
     return {
         "targets.entropy": float(entropy),
@@ -78,13 +76,46 @@ def beside_their_tokens(
     side = _side_of_classes(arguments, ids[: len(paid.rows)], paid.all[: len(paid.rows)])
     if not side:
         return 0.0
-    at_own_place = log_p_by_token(ids, paid.all, 0)
+    return errors_beside(ids, paid.all, side)
+
+
+def errors_beside(
+    ids: Int[Tensor, "rows time"], classes: Int[Tensor, "rows time"], side: int
+) -> float:
+    """By how many standard errors tokens beside the places tell their classes better; 0 at least.
+
+    Args:
+        ids: The ids that the model reads.
+        classes: The class of each place, `IGNORED` where nothing is paid for.
+        side: -1 if classes were moved to the start of rows, 1 if to their end.
+    """
+    at_own_place = log_p_by_token(ids, classes, 0)
     errors = [0.0]
     for offset in _OFFSETS:
         if offset * side < 0:  # the token is behind a class that was moved to the start
-            gain = log_p_by_token(ids, paid.all, offset) - at_own_place
+            gain = log_p_by_token(ids, classes, offset) - at_own_place
             errors.append(float(gain.mean() / gain.std().clamp_min(1e-9)) * math.sqrt(len(gain)))
     return max(errors)
+
+
+def told_by_tokens(
+    ids: Int[Tensor, "rows time"], classes: Int[Tensor, "rows time"]
+) -> Float[Tensor, " 2"] | None:
+    """`told_by_words`, with a token and its two neighbours as the words of each place.
+
+    None of too few places, or of too many classes.
+
+    Args:
+        ids: The ids that the model reads.
+        classes: The class of each place, `IGNORED` where nothing is paid for.
+    """
+    rows, places = (classes != IGNORED).nonzero(as_tuple=True)
+    if len(rows) < _FEWEST or int(classes.max()) >= MOST_CLASSES:
+        return None
+    padded = torch.nn.functional.pad(ids, (1, 1))
+    # a token is another word before, at and after the place
+    words = torch.stack([3 * padded[rows, places + d] + d for d in range(3)], 1)
+    return told_by_words(Joined(words, torch.ones_like(words) > 0, classes[rows, places], rows))
 
 
 def _side_of_classes(

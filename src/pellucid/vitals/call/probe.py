@@ -40,21 +40,10 @@ from pellucid.vitals.call.paid_targets import PaidTargets
 from pellucid.vitals.call.positions import PositionNotes
 from pellucid.vitals.call.soft_targets import measure_choice
 
-#: The most forward passes of the probe; it needs eight at most.
-MAX_PASSES = 30
-#: The share of a planned run that its passes may take; an update counts as three passes.
-_SHARE_OF_RUN, _PASSES_OF_UPDATE = 0.02, 3
 #: A loss on at least so many places is one on all tokens.
 _DENSE = 0.9
 #: A larger change of an output is no rounding.
 ROUNDING = {False: 1e-4, True: 1e-2}
-
-
-def allowed_passes(planned_updates: int | None) -> int:
-    """How many forward passes the probe may take in a run of so many updates."""
-    if planned_updates is None:
-        return MAX_PASSES
-    return min(MAX_PASSES, int(_SHARE_OF_RUN * _PASSES_OF_UPDATE * planned_updates))
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +223,9 @@ class CallProbe:
         return {id: v for id, v in signs.items() if v > 0 or not self._repeat.starts_at_zero}
 
     def _over_rounding(self, value: float) -> float:
-        return value if value > ROUNDING[self._call.is_half] else 0.0
+        return (
+            value if value > ROUNDING[self._call.is_half or self._repeat.has_own_autocast] else 0.0
+        )
 
     # ---- an encoder, and padding
 
@@ -260,8 +251,9 @@ class CallProbe:
         if padding is None:
             return {}
         row, time, length = padding
+        is_half = self._call.is_half or self._repeat.has_own_autocast
         single_row = arguments.with_rows(torch.tensor([row]))
-        unpadded = without_padding(single_row, time, length, is_half=self._call.is_half)
+        unpadded = without_padding(single_row, time, length, is_half=is_half)
         padded, bare = self._repeat(single_row), self._repeat(unpadded)
         if padded is None or bare is None:
             return {}

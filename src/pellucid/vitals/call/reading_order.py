@@ -121,7 +121,7 @@ def filled(ids: Int[Tensor, "rows time"], special_ids: Collection[int | None] = 
     return 0.0
 
 
-def measure_batches(batches: Sequence[Rows | None]) -> dict[str, float]:
+def measure_batches(batches: Sequence[Rows | None]) -> dict[str, Tensor]:
     """The signs of the order of several batches, which show it where one has too few tokens.
 
     Args:
@@ -139,14 +139,14 @@ def measure_batches(batches: Sequence[Rows | None]) -> dict[str, float]:
         ]
     )
     nearest, signs = count_pairs(*_pairs(ids, is_real, 1)), {"batch.filled": filled(ids)}
-    if nearest is None or nearest.n_equal > _NEIGHBOUR_RATIO * nearest.by_chance:
-        return signs  # neighbours tell of each other
-    ratio = disorder(ids, is_real)
-    signs |= {} if ratio is None else {"batch.disorder": ratio}
-    if bool(is_real.all()):
-        signs["batch.interleaved"] = interleaving(ids)
-        signs["batch.columns"] = text_in_columns(ids)
-    return signs
+    # otherwise neighbours tell of each other
+    if nearest is not None and nearest.n_equal <= _NEIGHBOUR_RATIO * nearest.by_chance:
+        ratio = disorder(ids, is_real)
+        signs |= {} if ratio is None else {"batch.disorder": ratio}
+        if bool(is_real.all()):
+            signs["batch.interleaved"] = interleaving(ids)
+            signs["batch.columns"] = text_in_columns(ids)
+    return {id: torch.tensor(value, device="cpu") for id, value in signs.items()}
 
 
 def _ratio_of_unequal(first: Int[Tensor, "rows time"], second: Int[Tensor, "rows time"]) -> float:

@@ -20,6 +20,7 @@ from pellucid.vitals.call.token_order import (
     target_ratio,
 )
 from pellucid.vitals.call.unasked import asks_for_one_id, unasked
+from pellucid.vitals.ledger.label_tokens import MOST_CLASSES
 
 #: Fewer rows, and shorter ones, say nothing.
 _FEWEST_ROWS, _SHORTEST = 4, 4
@@ -46,9 +47,11 @@ def measure(
         targets: The target of each place that is paid for; None if outputs are not of places.
     """
     signs = {"batch.highest": at_highest(arguments, ids, targets)}
-    text = without_end(arguments, ids)
+    text = without_end(arguments, without_padding(arguments, ids))
     if is_cut_short(arguments, text):
         signs["batch.cut_length"] = float(text.shape[1])
+    if len(ids) >= _FEWEST_ROWS and ids.shape[1] > _SHORTEST:
+        signs["batch.doubled_start"] = doubled_start(ids)
     if targets is None:
         twice = None if arguments.source is not None else same_halves(arguments, ids)
         return signs if twice is None else signs | {"batch.same_halves": twice}
@@ -74,8 +77,6 @@ def measure(
     share = _paid_share(arguments, ids, targets)
     if share is not None:
         signs["targets.paid"] = share
-    if len(ids) >= _FEWEST_ROWS and ids.shape[1] > _SHORTEST:
-        signs["batch.doubled_start"] = doubled_start(ids)
     values = (*arguments.call.args, *arguments.call.kwargs.values())
     if not any(isinstance(value, Tensor) and value.is_floating_point() for value in values):
         signs["batch.length"] = float(ids.shape[1])  # no state of an earlier call comes with it
@@ -165,6 +166,22 @@ def without_end(arguments: Arguments, ids: Int[Tensor, "batch time"]) -> Tensor:
     return ids[:, :-1] if is_end and ids.shape[1] > 1 else ids
 
 
+def without_padding(arguments: Arguments, ids: Int[Tensor, "batch time"]) -> Tensor:
+    """The rows without the padding that all of them end with from one place on.
+
+    Args:
+        arguments: The call, whose mask tells text from padding.
+        ids: All its rows.
+    """
+    mask = arguments.tensor(arguments.mask)
+    if mask is None or mask.shape[1] != ids.shape[1]:
+        return ids
+    is_text = (mask != 0).any(0)
+    length = int(is_text.sum())
+    is_start = bool(is_text[:length].all()) and length > 1
+    return ids[: len(mask), :length] if is_start and length < len(is_text) else ids
+
+
 def is_cut_short(arguments: Arguments, ids: Int[Tensor, "batch time"]) -> bool:
     """Whether all rows stop at one place in the middle of their text, far before they have to.
 
@@ -175,7 +192,7 @@ def is_cut_short(arguments: Arguments, ids: Int[Tensor, "batch time"]) -> bool:
     mask, time = arguments.tensor(arguments.mask), ids.shape[1]
     if len(ids) < _FEWEST_ROWS or time < 2 or (arguments.room or 0) < _ROOM * time:
         return False
-    if mask is not None and not bool(mask.all()):
+    if mask is not None and not bool(mask[:, :time].all()):
         return False
     # a place that holds one token in all rows is a template's, or the end of each
     is_various = bool((ids[:, 1:] != ids[:1, 1:]).any(0).all())
@@ -197,7 +214,7 @@ def at_highest(
     """The share of tokens that are the highest id, if they lie scattered; 0 otherwise.
 
     Ids that are cut off at a bound all become it. An image, or padding, is one piece. A mask is no
-    target.
+    target, and neither are tokens where each has a class.
 
     Args:
         arguments: The call.
@@ -223,7 +240,7 @@ def at_highest(
     if share < _THIRD and share < _RATIO * float(runner_up):
         return 0.0  # a space, or an end of short texts, is not much more frequent than a letter
     paid = None if targets is None else targets[targets >= 0]
-    if paid is not None and len(paid):
+    if paid is not None and len(paid) and int(paid.max()) >= MOST_CLASSES:
         share = min(share, float((paid == kinds[-1]).double().mean()))
     return share
 

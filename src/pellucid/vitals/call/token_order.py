@@ -116,18 +116,29 @@ def is_clearly_tied(first: Int[Tensor, " n"], second: Int[Tensor, " n"]) -> bool
 def interleaving(ids: Int[Tensor, "rows time"]) -> float:
     """What tokens at another distance tell of each other, over what neighbours do; 0 if unknown.
 
-    Both are the ratio of `pair_ratio` above 1. Neighbours of a text tell most.
+    Both are the ratio of `pair_ratio` above 1. Neighbours of a text tell most. Two of
+    the most frequent token, as of a mask, do not count: a few more or less make many equal pairs.
 
     Args:
         ids: Rows of text.
     """
     rows = _sample_rows(ids)
-    nearest = pair_ratio(rows, 1)
-    others = [pair_ratio(rows, d) for d in {*_DISTANCES[1:], len(ids)} - {1}]
+    usual = int(rows.flatten().mode().values)
+    nearest = _ratio_without(rows, 1, usual)
+    others = [_ratio_without(rows, d, usual) for d in {*_DISTANCES[1:], len(ids)} - {1}]
     farther = [ratio for ratio in others if ratio is not None]
     if nearest is None or max(farther, default=0.0) < _TIED:
         return 0.0
     return (max(farther) - 1) / max(nearest - 1, _LEAST)
+
+
+def _ratio_without(rows: Int[Tensor, "rows time"], distance: int, id: int) -> float | None:
+    """`pair_ratio`, without the pairs whose tokens both are the one with this id."""
+    if rows.shape[1] <= distance:
+        return None
+    first, second = rows[:, :-distance].flatten().long(), rows[:, distance:].flatten().long()
+    counts = (first != id) | (second != id)
+    return _tie(first[counts], second[counts])
 
 
 def falls(ids: Int[Tensor, "rows time"]) -> float | None:

@@ -16,6 +16,8 @@ from torch import Tensor
 _FITS, _WORSE = 1e-9, 10.0
 #: With so few outputs beyond one for each column and label, any shape fits.
 _FEWEST = 6
+#: So many rows that all fit one unit of labels, some with one and some with several, are no chance.
+_OPEN = 3
 #: How far a whole number may be from the label that a gradient gives.
 _INTEGER_GAP = 1e-2
 #: A probability so far from 0 and 1 is clearly no whole number.
@@ -153,5 +155,5 @@ def several_labels(
     fits = spread + (level[:, 0] - n * unit).abs() + (unit - scale).abs() < _INTEGER_GAP * scale
     # if all rows have as many labels, each may count as a share
     is_mixed = ((n == 1) & is_open).any() & ((n > 1) & is_open).any()
-    is_sum = (fits | ~is_open).all() & (is_open.sum() >= _FEWEST) & is_mixed
+    is_sum = (fits | ~is_open).all() & (is_open.sum() >= _OPEN) & is_mixed
     return torch.where(is_sum, ((n > 1) & is_open).double().mean(), 0.0)

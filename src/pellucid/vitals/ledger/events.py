@@ -26,7 +26,7 @@ from pellucid.vitals.ledger.pulls import (
     token_pulls,
     unevenness,
 )
-from pellucid.vitals.ledger.row_losses import RowLosses, row_outputs, row_vectors
+from pellucid.vitals.ledger.row_losses import RowLosses, row_outputs
 from pellucid.vitals.ledger.witnesses import gradient_numbers, numbers_of
 from pellucid.vitals.taps.hooks import Hook, Hooks, LastingHook
 from pellucid.vitals.taps.outputs import logits_of
@@ -212,7 +212,7 @@ class Events:
 
     def _watch_rows(self, output: Any, rows: int) -> None:
         """Measure the gradient of outputs (rows, classes) whose labels the model is not given."""
-        self.rows.n_vectors = row_vectors(output, rows)
+        self.rows.vectors.add(output, rows)
         values = row_outputs(output, rows)
         if values is None or not values.requires_grad or not is_plain(values):
             return

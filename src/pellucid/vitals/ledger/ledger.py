@@ -11,13 +11,15 @@ from torch.optim import Optimizer
 
 from pellucid.training import Guard
 from pellucid.vitals.async_metrics import AsyncMetrics, Column
+from pellucid.vitals.call.padding_mask import misfits
 from pellucid.vitals.call.reading_order import measure_batches
 from pellucid.vitals.ledger.batch_rows import masked_places
 from pellucid.vitals.ledger.events import Batches, Events
 from pellucid.vitals.ledger.label_tokens import measure
 from pellucid.vitals.ledger.marks import Mark, MarkName, Marks, Row
 from pellucid.vitals.ledger.page import Page, copy_into, rows_of
-from pellucid.vitals.ledger.witnesses import Witnesses, age_of, remembers
+from pellucid.vitals.ledger.tagged_places import TaggedPlaces
+from pellucid.vitals.ledger.witnesses import Witnesses
 from pellucid.vitals.overhead_budget import OverheadBudget
 from pellucid.vitals.schedule import LookSchedule
 from pellucid.vitals.step_signs import number_in
@@ -61,6 +63,7 @@ class Ledger:
         self._marks = Marks()
         self._witnesses: Witnesses | None = None
         self._batches: Batches | None = None
+        self._tags = TaggedPlaces()
         #: how many gradients had arrived when the step began, and how many of them at none
         self._arrivals = 0
         self._fresh: Tensor | int = 0
@@ -77,8 +80,6 @@ class Ledger:
         self._hooked, self._hooked_place = slice(0, 0), 0
         self._rate_before: float | None = None
         self._has_gradient = False
-        #: the first update that the first optimiser remembers, as far as was seen
-        self._memory_start: int | None = None
 
     @property
     def marks(self) -> dict[MarkName, Mark]:
@@ -121,8 +122,7 @@ class Ledger:
         # a closure brings more within its step, and another optimiser may have its own
         self._arrivals, self._fresh = self.events.arrivals, self.events.fresh
         if self._witnesses is not None:
-            if not remembers(self._witnesses.optimisers[0], self._witnesses.parameters[0]):
-                self._memory_start = step
+            self._witnesses.look_at_memory(step)
             row = self._page.before[len(self._rows)]
             copy_into(row, self._witnesses.weights(), self._witnesses.sizes)
             self._start = self._page.start = row.clone() if self._start is None else self._start
@@ -182,12 +182,13 @@ class Ledger:
         self._pages_sent.append(rows)
         for id, value in self.events.take_signs():
             metrics.record(id, value)
-        for id, value in measure(page.labelled[: len(rows)]).items():
-            metrics.record(id, value)
+        texts = page.texts[: len(rows)]
+        signs = measure(page.labelled[: len(rows)]) | self._tags.take_signs() | misfits(texts)
         # later batches have no other order; of rows with one class each, none may be meant
         if self._n_pages == 1 and bool((page.pulls[: len(rows), 0] >= 0).any()):
-            for id, value in measure_batches(page.texts[: len(rows)]).items():
-                metrics.record(id, torch.tensor(value, device="cpu"))
+            signs |= measure_batches(texts)
+        for id, value in signs.items():
+            metrics.record(id, value)
         self._previous = page.after[len(rows) - 1]
         self._page, self._rows = None, []
         self.events.arrival_hooks.remove()
@@ -242,23 +243,13 @@ class Ledger:
         return Row(
             step=step,
             rate=self._rate_before,
-            age=self._age(step, witnesses),
+            age=witnesses.age(step),
             arrivals=self._arrivals or events.arrivals,
             n_rates=len(events.rates),
             is_resting=None if not events.calls else events.training_calls == 0,
             has_gradient=self._has_gradient,
             is_next=step == self._last_step + 1,
         )
-
-    def _age(self, step: int, witnesses: Witnesses) -> int | None:
-        """The steps that the first optimiser remembers; None without a memory or a gradient."""
-        optimiser, parameter = witnesses.optimisers[0], witnesses.parameters[0]
-        age = age_of(optimiser, parameter)
-        if age is not None or parameter.grad is None or not remembers(optimiser, parameter):
-            return age
-        if self._memory_start is None:  # it came with a memory
-            self._memory_start = step
-        return step - self._memory_start + 1
 
     def _take_events(self, page: Page, place: int) -> None:
         events = self.events
@@ -279,6 +270,7 @@ class Ledger:
         if self._batches is not None:
             page.texts[place] = self._batches.rows()
             ids, labels = self._batches.latest()
+            self._tags.add(ids, labels)
             page.masks[place] = None if ids is None else masked_places(ids, labels)
             kin, answers = self._batches.kinship(), self._batches.count_answers()
             events.kin += [] if kin is None else [kin]

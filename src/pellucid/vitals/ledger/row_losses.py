@@ -30,12 +30,11 @@ from pellucid.vitals.ledger.row_numbers import (
     temperature,
     temperature_sums,
 )
+from pellucid.vitals.ledger.row_vectors import MOST_LABELS, RowVectors
 from pellucid.vitals.taps.outputs import output_attribute
 
 #: More columns are no classes, and fewer rows say nothing.
 _MOST_CLASSES, _FEWEST = 256, 4
-#: More columns are no labels but numbers of a vector.
-_MOST_LABELS = 32
 #: Of labels that do not exclude each other, so many are set against the words of their rows.
 _COLUMNS = 8
 #: A softmax's gradient adds up to so little of its size, and rows of a class weigh so much alike.
@@ -55,13 +54,6 @@ def row_outputs(output: object, rows: int) -> Tensor | None:
     if rows < _FEWEST or not values.is_floating_point():
         return None
     return values if values.ndim == 1 or values.shape[1] <= _MOST_CLASSES else None
-
-
-def row_vectors(output: object, rows: int) -> int:
-    """How many rows a call gives a vector for; 0 if its outputs are no vectors of rows."""
-    if not isinstance(output, Tensor) or output.ndim != 2 or len(output) != rows:
-        return 0
-    return rows if output.is_floating_point() and output.shape[1] > _MOST_LABELS else 0
 
 
 def named_classes(gradient: Float[Tensor, "rows classes"]) -> Int[Tensor, " rows"]:
@@ -187,8 +179,8 @@ class RowLosses:
         self._label_weights: Tensor | None = None
         self._shares: dict[str, list[Tensor]] = {}
         self._squares: list[Tensor] = []
-        #: how many rows calls gave vectors for
-        self.n_vectors = 0
+        #: what the calls make of their rows, if they give vectors
+        self.vectors = RowVectors()
         #: how often each class came so far
         self._class_counts: Tensor | None = None
         #: how often each label of each column came so far, of binary losses
@@ -221,12 +213,12 @@ class RowLosses:
         if sure_labels is None:
             sure_labels = hard_classes(gradient, outputs, classes)
             squashed = torch.maximum(squashed, sigmoid_twice(gradient, outputs))
-            if gradient.shape[1] <= _MOST_LABELS:
+            if gradient.shape[1] <= MOST_LABELS:
                 self._measure_columns(gradient, outputs)
             self._add_share("targets.several", several_labels(gradient, outputs))
         self._squashed.append(squashed)
         self._count_classes(sure_labels, gradient.shape[1])
-        self.sides = sure_labels if gradient.shape[1] <= _MOST_LABELS else None
+        self.sides = sure_labels if gradient.shape[1] <= MOST_LABELS else None
         if self.sides is not None and self.column_labels is not None:
             columns = self.column_labels.view(gradient.shape)[:, :_COLUMNS]
             self.sides = torch.cat([sure_labels[:, None], columns], 1)
@@ -280,8 +272,7 @@ class RowLosses:
                 of_columns = entropy_of_counts(self._label_counts).mean()
                 entropy = torch.where(self._class_counts.sum() > 0, entropy, of_columns)
             signs["targets.entropy"] = entropy
-        if self.n_vectors:
-            signs["targets.vectors"] = torch.tensor(float(self.n_vectors))
+        signs |= self.vectors.take_signs()
         if self._label_weights is not None:
             signs["targets.label_weights"] = unevenness_of_labels(self._label_weights)
         signs |= {id: torch.stack(shares).mean() for id, shares in self._shares.items()}

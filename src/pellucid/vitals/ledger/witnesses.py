@@ -38,6 +38,8 @@ class Witnesses:
         self.optimisers = [optimiser for optimiser, _, _ in pairs]
         self._views: list[Tensor] = [*self.parameters]
         self._addresses: list[int | None] = [None] * len(pairs)
+        #: the first update that the first optimiser remembers, as far as was seen
+        self._memory_start: int | None = None
 
     @property
     def are_frozen(self) -> bool:
@@ -65,6 +67,24 @@ class Witnesses:
     def first_vector(self) -> int:
         """The place of a small one: a gain or a bias has a part in every call."""
         return next((i for i, p in enumerate(self.parameters) if p.ndim == 1), 0)
+
+    def look_at_memory(self, step: int) -> None:
+        """Note whether the first optimiser remembers anything before an update."""
+        if not remembers(self.optimisers[0], self.parameters[0]):
+            self._memory_start = step
+
+    def age(self, step: int) -> int | None:
+        """The steps that the first optimiser remembers after an update, by its count or as seen.
+
+        None without a memory or a gradient.
+        """
+        optimiser, parameter = self.optimisers[0], self.parameters[0]
+        age = age_of(optimiser, parameter)
+        if age is not None or parameter.grad is None or not remembers(optimiser, parameter):
+            return age
+        if self._memory_start is None:  # it came with a memory
+            self._memory_start = step
+        return step - self._memory_start + 1
 
     def span(self, places: range) -> slice:
         """The columns of some witnesses in a row of all numbers."""

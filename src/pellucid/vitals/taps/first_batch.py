@@ -15,6 +15,7 @@ from pellucid.batches import IGNORED
 from pellucid.vitals.async_metrics import AsyncMetrics
 from pellucid.vitals.call.alignment import are_classes
 from pellucid.vitals.call.answers import Answers
+from pellucid.vitals.call.arguments import has_source
 from pellucid.vitals.call.kinship import kinship_of_masked
 from pellucid.vitals.call.paid_targets import PaidTargets, first_places, paid_targets
 from pellucid.vitals.call.prompt_answers import PromptAnswers
@@ -70,7 +71,7 @@ class FirstBatch:
         self.prompt_answers = PromptAnswers()
         self.row_starts = RowStarts()
         self._call: Call | None = None
-        self._watches_table = False
+        self._watches_table, self._has_source = False, has_source(self._model)
         self._awaits_logits, self._rows = False, 0  # of the first call, whose outputs may come
         self._predicts_classes = False  # its outputs are too few for its ids
         #: the ids of the latest call, and what it says of them: a mask and labels
@@ -160,8 +161,8 @@ class FirstBatch:
         return None if ids is None else first_rows(ids, self._ids_mask, self._ids_labels)
 
     def latest(self) -> tuple[Tensor | None, object]:
-        """The ids and the labels of the latest call, None for what it does not have."""
-        return self._ids, self._ids_labels
+        """The ids that outputs follow and the labels of the latest call; None for what it lacks."""
+        return None if self._has_source else self._ids, self._ids_labels
 
     def kinship(self) -> Tensor | None:
         """What `kinship_of_masked` gives of the latest batch; None without ids."""
@@ -213,8 +214,7 @@ class FirstBatch:
             self._note_ids(args)
 
     def _note_ids(self, inputs: tuple[Any, ...]) -> None:
-        ids = ids_in(inputs)
-        self._ids = self._ids if ids is None else ids
+        self._ids = self._ids if (ids := ids_in(inputs)) is None else ids
 
     def _keep_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         tensors = [t for t in (*args, *kwargs.values()) if isinstance(t, Tensor) and t.ndim]

@@ -1,4 +1,7 @@
-"""The first tokens of rows, in training and in evaluation: whether both have one form."""
+"""Rows in training and in evaluation: whether both begin alike, and both read the same side.
+
+A row's start has a form. Of its ids and its labels, the frequencies tell one language from another.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,9 @@ from pellucid.vitals.taps.recorded_call import ids_in, inputs_of
 
 #: Tokens of each start, and rows of a call.
 _TOKENS, _ROWS = 4, 16
+#: Ids are counted modulo a number. Of two texts, fewer tokens say nothing, and by so much more two
+#: have in common which are of one kind.
+_KINDS, _FEWEST_TOKENS, _EXCESS = 1024, 256, 0.1
 #: Fewer rows or calls say nothing; the calls 1, 2, 4, 8, ... of a kind are kept, up to so many.
 _FEWEST_ROWS, _FEWEST_CALLS, _MOST_CALLS = 8, 3, 12
 
@@ -31,6 +37,20 @@ class OtherStarts(NamedTuple):
     token: int
 
 
+class ExchangedTexts(NamedTuple):
+    """How much two texts have in common: the sums of the smaller frequencies of each id.
+
+    Attributes:
+        crosswise: What training reads with what evaluation is to write, or the other way round, the
+            smaller one.
+        same_side: What training reads with what evaluation reads, and what both are to write, the
+            larger one.
+    """
+
+    crosswise: float
+    same_side: float
+
+
 class RowStarts:
     """Keeps the starts of rows of some calls, spread over the training."""
 
@@ -38,6 +58,8 @@ class RowStarts:
         #: of training and of evaluation: the calls so far, and the starts of those that are kept
         self._n_calls = [0, 0]
         self._starts: tuple[list[Tensor], list[Tensor]] = ([], [])
+        #: of both, how often each id came in the rows, and in their labels (2, kinds)
+        self._counts: tuple[list[Tensor], list[Tensor]] = ([], [])
 
     def is_due(self, module: nn.Module, kwargs: dict[str, Any]) -> bool:
         """Whether a call is one whose starts are kept: each costs time.
@@ -61,9 +83,17 @@ class RowStarts:
             args: The call's.
             kwargs: The call's.
         """
-        starts = starts_of(args, kwargs)
+        starts, is_evaluation = starts_of(args, kwargs), not torch.is_grad_enabled()
         if starts is not None:
-            self._starts[not torch.is_grad_enabled()].append(starts)
+            self._starts[is_evaluation].append(starts)
+        ids, labels = ids_in(inputs_of(args, kwargs)), kwargs.get("labels")
+        if not isinstance(labels, Tensor) or labels.ndim != 2 or labels.is_floating_point():
+            return
+        if ids is not None and ids.ndim == 2:
+            mask = kwargs.get("attention_mask")
+            is_masked = isinstance(mask, Tensor) and mask.shape == ids.shape
+            texts = (torch.where(mask != 0, ids, -1) if is_masked else ids, labels)
+            self._counts[is_evaluation].append(torch.stack([counts_of(text) for text in texts]))
 
     def compare(self, special: Collection[int] = ()) -> OtherStarts | None:
         """Where the starts differ; None if they do not, or if rows have no start in common.
@@ -85,6 +115,35 @@ class RowStarts:
         if not token and {*shares} != {0.0, 1.0}:
             return None
         return OtherStarts(len(rows[0]), len(rows[1]), token or 1)
+
+    def exchanged(self) -> ExchangedTexts | None:
+        """What the texts have in common, if evaluation reads what training is to write; else None.
+
+        And the other way round. Texts of one kind have as much in common both ways.
+        """
+        if not all(self._counts):
+            return None
+        trained, evaluated = (torch.stack(counts).sum(0).cpu() for counts in self._counts)
+        sums = [c.sum(1, keepdim=True) for c in (trained, evaluated)]
+        if min(float(s.min()) for s in sums) < _FEWEST_TOKENS:
+            return None
+        p, q = (c / s for c, s in zip((trained, evaluated), sums, strict=True))
+        same_side = torch.minimum(p, q).sum(1)
+        crosswise = torch.minimum(p, q.flip(0)).sum(1)
+        if bool((crosswise < same_side + _EXCESS).any()):
+            return None
+        return ExchangedTexts(float(crosswise.min()), float(same_side.max()))
+
+
+def counts_of(ids: Tensor) -> Tensor:
+    """How often each id comes, modulo a number; what is below 0 is no id.
+
+    Args:
+        ids: Whole numbers of any shape.
+    """
+    is_id = ids >= 0
+    counts = torch.zeros(_KINDS, device=ids.device)
+    return counts.index_add_(0, (ids.clamp_min(0) % _KINDS).flatten(), is_id.flatten().float())
 
 
 def starts_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Int[Tensor, "rows 4"] | None:
