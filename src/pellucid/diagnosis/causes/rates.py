@@ -49,9 +49,13 @@ def too_high(view: HistoryView) -> Candidate | None:
         runaways["above"] = excess, effect
     rise = _rise_at_speed(view)
     if rise is not None and excess is None:
-        effect = f"the loss of ten updates was {rise:.2g} nats above that of five updates before"
+        effect = f"the loss of ten updates was {rise:.2g} nats above that of updates before"
         runaways["above"] = rise, effect
-    shows = excess is not None or rise is not None or _rises(view)
+    lost = _way_to_guessing(view)
+    if lost is not None:
+        effect = f"the pairs are guessed, after steps that add up to {lost:.0%} of the weights"
+        runaways["way"] = lost, effect
+    shows = excess is not None or rise is not None or lost is not None or _rises(view)
     if _has_adapters(view) and not (shows or is_hurt):
         return None  # of a few new weights, the size of a step says little
     is_sure = is_far or is_lost or shows or large_update is not None
@@ -60,7 +64,7 @@ def too_high(view: HistoryView) -> Candidate | None:
     likely = 0.5 + 0.1 * len(runaways) + (0.15 if is_hurt else 0)
     likely += 0.25 if is_lost else -0.25 if sudden else 0
     values: dict[str, Any] = dict.fromkeys(
-        ("update", "score", "size", "kl", "grown", "stride", "full", "above")
+        ("update", "score", "size", "kl", "grown", "stride", "full", "above", "way")
     )
     values |= {name: value for name, (value, _) in runaways.items()}
     return suspect(
@@ -89,6 +93,18 @@ def _above_start(view: HistoryView) -> float | None:
     return best - start if best - start > limit("OPT005", "rise") else None
 
 
+def _way_to_guessing(view: HistoryView) -> float | None:
+    """How far all steps moved a trained model whose pairs are still guessed; None if it is no sign.
+
+    Its columns say what the loss of a few pairs would not: a margin that has grown is no guess.
+    """
+    coin, end, distance = view.coin, view.end, view.distance
+    if coin is None or end is None or distance is None or not _was_trained(view):
+        return None
+    is_guess = end > coin - limit("PRF001", "margin") and view.updates >= _LONG
+    return distance if is_guess and distance > limit("OPT005", "way") else None
+
+
 def _rise_at_speed(view: HistoryView) -> float | None:
     """How far the loss of a trained model rose while its steps were long; None if by chance."""
     is_of_text = view.learns_tokens and view.guessing is not None and _was_trained(view)
@@ -96,10 +112,11 @@ def _rise_at_speed(view: HistoryView) -> float | None:
     if not is_of_text or usual_stride(view) < limit("OPT005", "fast"):
         return None
     lowest, largest = math.inf, 0.0
-    for i in range(before, len(losses) - after + 1):
-        lowest = min(lowest, statistics.fmean(losses[i - before : i]))
+    # a high rate tears what was learnt at once: a warm-up has two updates before that, or more
+    for i in range(_ENOUGH, len(losses) - after + 1):
+        lowest = min(lowest, statistics.fmean(losses[max(0, i - before) : i]))
         largest = max(largest, statistics.fmean(losses[i : i + after]) - lowest)
-    error = 1.4826 * bend(losses) / math.sqrt(6) * math.sqrt(1 / before + 1 / after)
+    error = 1.4826 * bend(losses) / math.sqrt(6) * math.sqrt(1 / _ENOUGH + 1 / after)
     return largest if largest > max(limit("OPT005", "rise"), 3 * error) else None
 
 
