@@ -77,9 +77,15 @@ def test_a_new_model_may_go_a_long_way_while_it_guesses() -> None:
     assert code(too_high(adapters)) is None
 
 
-@pytest.mark.parametrize(("n", "stride"), [(3, 0.0), (4, 0.02)])
-def test_four_steps_tell_the_usual_one(n: int, stride: float) -> None:
-    assert usual_stride(view(marks={"stride": mark(0.02, n)})) == stride
+@pytest.mark.parametrize(
+    ("n", "least", "stride"),
+    [(3, "few", 0.0), (4, "few", 0.02), (7, "strides", 0.0), (8, "strides", 0.02)],
+)
+def test_fewer_steps_tell_the_usual_one_where_the_loss_shows_it_too(
+    n: int, least: str, stride: float
+) -> None:
+    assert usual_stride(view(marks={"stride": mark(0.02, n)}), least) == stride
+    assert usual_stride(view(marks={"stride": mark(0.02, 7)})) == 0
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,8 @@ def _rise_at_speed(view: HistoryView) -> float | None:
     """How far the loss of a trained model rose while its steps were long; None if by chance."""
     is_of_text = view.learns_tokens and view.guessing is not None and _was_trained(view)
     losses, (before, after) = view.losses, _WINDOWS
-    if not is_of_text or usual_stride(view) < limit("OPT005", "fast"):
+    # the loss has to rise, too: so a few steps are enough
+    if not is_of_text or usual_stride(view, "few") < limit("OPT005", "fast"):
         return None
     lowest, largest = math.inf, 0.0
     # a high rate tears what was learnt at once: a warm-up has two updates before that, or more
@@ -131,10 +132,15 @@ def _has_adapters(view: HistoryView) -> bool:
     return (view.facts.frozen or 0.0) > limit("OPT005", "adapters")
 
 
-def usual_stride(view: HistoryView) -> float:
-    """The median step, of the weights' size, as the ledger saw it; 0 if it saw few of them."""
+def usual_stride(view: HistoryView, least: str = "strides") -> float:
+    """The median step, of the weights' size, as the ledger saw it; 0 if it saw few of them.
+
+    Args:
+        view: The history.
+        least: The limit that says how many are enough.
+    """
     mark = view.history.marks.get("stride")
-    return 0.0 if mark is None or mark.n_seen < limit("OPT005", "strides") else mark.value
+    return 0.0 if mark is None or mark.n_seen < limit("OPT005", least) else mark.value
 
 
 def _largest_stride(view: HistoryView) -> float:
