@@ -142,7 +142,8 @@ class InsideLook(WatchReport):
         first = self._first_batch
         if first is not None and first.call is None:
             self.guard("the first batch", first.watch_table, self._hooks)
-        if first is not None and self.first_call.is_open and not self._anatomy.is_sharded:
+        is_open = first is not None and (self.first_call.is_open or first.answers.is_open)
+        if first is not None and is_open and not self._anatomy.is_sharded:
             with self._schedule.clock.stopped():
                 self.first_call.run(self._anatomy.model, first, self._metrics)
 

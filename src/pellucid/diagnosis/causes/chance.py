@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect
 from pellucid.diagnosis.causes.history_view import HistoryView
-from pellucid.diagnosis.causes.rates import usual_stride
+from pellucid.diagnosis.causes.long_steps import usual_stride
 from pellucid.diagnosis.finding import limit
 from pellucid.diagnosis.logs.statistics import noise
 

@@ -12,8 +12,8 @@ from itertools import pairwise
 
 from pellucid.diagnosis.causes.candidate import Candidate, suspect, suspect_mark
 from pellucid.diagnosis.causes.history_view import HistoryView
+from pellucid.diagnosis.causes.long_steps import usual_stride
 from pellucid.diagnosis.causes.optimiser import heavy_decay
-from pellucid.diagnosis.causes.rates import usual_stride
 from pellucid.diagnosis.finding import limit
 
 #: If -log p on the first rows is lower, in nats, its multiples mean nothing.

@@ -11,6 +11,8 @@ from pellucid.diagnosis.finding import limit
 _COIN = math.log(2)
 #: First losses of two batches are one constant if they differ by less.
 _STEADY = 0.03
+#: The least number of pairs of a first update.
+_FEW_PAIRS = 4
 #: So many terms a pair has in some losses, each of ln 2 at first.
 _TERMS = 2
 
@@ -106,7 +108,7 @@ def decided_pairs(view: HistoryView) -> Candidate | None:
     if uneven is None or not view.facts.on_preferences or not view.first("answers.paired"):
         return None
     start = view.start or _COIN
-    is_off = abs(start - _COIN) > limit("REF001", "coin")
+    is_off = abs(start - _COIN) > limit("REF001", "coin") + _loss_by_dropout(view, uneven)
     # dropout makes pairs differ in weight, by chance, and hardly moves their mean loss
     is_ordered = explained is not None and explained >= limit("REF001", "explained")
     is_known = explained is not None and (is_off or is_ordered)
@@ -135,6 +137,18 @@ def decided_pairs(view: HistoryView) -> Candidate | None:
         return None
     severity = "note" if is_open or is_constant or not is_bounded else "warn"
     return suspect("REF001/pairs", uneven=uneven, loss=start, step=0, severity=severity)
+
+
+def _loss_by_dropout(view: HistoryView, uneven: float) -> float:
+    """How far dropout alone may move the mean of -log sigmoid(z) from ln 2, for margins of chance.
+
+    Near 0 a weight is 1 - z / 2 of the mean one, so z deviates by twice what weights do, and the
+    loss moves by half the mean of z, in 3 standard errors, and an eighth of its variance.
+    """
+    deviation, n = 2 * uneven, view.first("answers.pairs") or _FEW_PAIRS
+    if not view.facts.dropout:
+        return 0.0
+    return limit("PRF004", "errors") * deviation / math.sqrt(n) / 2 + deviation**2 / 8
 
 
 def _weighs_itself(view: HistoryView, start: float) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import statistics
 
-from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect
+from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect, suspect_mark
 from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.causes.pairing import opposite_rewards
 from pellucid.diagnosis.causes.reference import compares_scores
@@ -54,6 +54,19 @@ def exactly_a_coin(view: HistoryView) -> Candidate | None:
     if len(losses) < least or max(abs(x - _COIN) for x in losses) > width:
         return None
     return suspect("PRF001/exact", end=losses[-1], n=len(losses), step=view.steps[0])
+
+
+def saturated(view: HistoryView) -> Candidate | None:
+    """Gradients of exactly 0 while the loss is above that of guessing: some pairs are wrong.
+
+    Pairs that are all told apart have no gradient either, and next to no loss.
+    """
+    mark = view.often("blank", limit("GRD002", "share"))
+    is_wrong = view.end is not None and view.end > _COIN + limit("PRF001", "margin")
+    # two answers that are one text cancel each other
+    if mark is None or not (view.facts.on_preferences and is_wrong) or view.first("answers.equal"):
+        return None
+    return suspect_mark("GRD002/pairs", mark, loss=view.end)
 
 
 def unchanged_answers(view: HistoryView) -> Candidate | None:
@@ -237,7 +250,9 @@ def unusual_beta(view: HistoryView) -> Candidate | None:
     if not configured and (view.first("answers.uneven") or 0.0) > limit("REF001", "uneven"):
         return None  # pairs are decided already, and weigh less than beta / 2
     beta = configured[0] if configured else 2 * (weight or 0.0)
-    if limit("PRF007", "low") <= beta <= limit("PRF007", "high"):
+    # SimPO's beta weighs a mean over tokens, and is 2 to 10
+    highest = limit("PRF007", "high_alone" if _has_no_reference(view) else "high")
+    if limit("PRF007", "low") <= beta <= highest:
         return None
     return suspect("PRF007" if configured else "PRF007/gradient", beta=beta, step=0)
 
@@ -257,6 +272,7 @@ def _small_square(view: HistoryView, beta: float) -> Candidate | None:
 CAUSES: tuple[Cause, ...] = (
     no_preference,
     exactly_a_coin,
+    saturated,
     unchanged_answers,
     no_difference,
     one_side,

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-import statistics
 from typing import Any
 
 from pellucid.diagnosis.causes.candidate import Candidate, suspect
 from pellucid.diagnosis.causes.history_view import HistoryView
+from pellucid.diagnosis.causes.long_steps import (
+    effects_on_loss,
+    has_adapters,
+    usual_stride,
+    was_trained,
+)
 from pellucid.diagnosis.finding import limit
-from pellucid.diagnosis.logs.statistics import bend
 
 #: So many values that run away are enough, also while the loss comes down.
 _ENOUGH = 2
-#: A loss that stays high says nothing of a shorter training.
-_LONG = 30
-#: So many updates before a rise of the loss, and after it, are compared.
-_WINDOWS = 5, 10
 
 
 def too_high(view: HistoryView) -> Candidate | None:
@@ -29,33 +29,24 @@ def too_high(view: HistoryView) -> Candidate | None:
     update = view.highest("update.ratio")
     sudden = starts_hot(view)  # then a missing warm-up may be all
     is_torn = update is not None and update.value > limit("OPT005", "torn")
-    is_bad = is_hurt or view.facts.pretrained or is_torn or _was_trained(view)
+    is_bad = is_hurt or view.facts.pretrained or is_torn or was_trained(view)
     is_far = is_bad and not sudden and stride > limit("OPT005", "stride")
-    is_far = is_far and not _has_adapters(view)
-    is_lost = is_torn and _was_trained(view)  # nothing is left for a warm-up to save
+    is_far = is_far and not has_adapters(view)
+    is_lost = is_torn and was_trained(view)  # nothing is left for a warm-up to save
     if is_far:
         effect = f"half of the updates moved the weights by {stride:.0%} of their size or more"
         runaways["stride"] = stride, effect
     full = _at_full_rate(view)
     # new weights may move by their own size; of trained ones, nothing is left then
     is_adam = view.facts.betas is not None  # then steps have the size of the rate
-    largest_step = limit("OPT005", "torn" if is_adam and _was_trained(view) else "full")
+    largest_step = limit("OPT005", "torn" if is_adam and was_trained(view) else "full")
     if len(runaways) < _ENOUGH and not sudden and full > largest_step:
         effect = f"an update at the full rate would move weights by {full:.1f} times their size"
         runaways["full"] = full, effect
-    excess, beyond = _above_start(view), _above_guessing(view)
-    if excess is not None:
-        effect = f"the loss stayed {excess:.2g} nats above that of the first batch"
-        runaways["above"] = excess, effect
-    if beyond is not None:
-        effect = f"the loss ended {beyond:.2g} nats above that of guessing"
-        runaways["above"] = beyond, effect
-    rise = _rise_at_speed(view)
-    if rise is not None and excess is None:
-        effect = f"the loss of ten updates was {rise:.2g} nats above that of five updates before"
-        runaways["above"] = rise, effect
-    shows = (excess, beyond, rise) != (None,) * 3 or _rises(view)
-    if _has_adapters(view) and not (shows or is_hurt):
+    lost_ground = effects_on_loss(view)
+    runaways |= lost_ground
+    shows = bool(lost_ground) or _rises(view)
+    if has_adapters(view) and not (shows or is_hurt):
         return None  # of a few new weights, the size of a step says little
     is_sure = is_far or is_lost or shows or large_update is not None
     if len(runaways) < (1 if is_sure else _ENOUGH):
@@ -63,7 +54,7 @@ def too_high(view: HistoryView) -> Candidate | None:
     likely = 0.5 + 0.1 * len(runaways) + (0.15 if is_hurt else 0)
     likely += 0.25 if is_lost else -0.25 if sudden else 0
     values: dict[str, Any] = dict.fromkeys(
-        ("update", "score", "size", "kl", "grown", "stride", "full", "above")
+        ("update", "score", "size", "kl", "grown", "stride", "full", "above", "way")
     )
     values |= {name: value for name, (value, _) in runaways.items()}
     return suspect(
@@ -76,64 +67,6 @@ def too_high(view: HistoryView) -> Candidate | None:
         severity=None if is_hurt or len(runaways) > 2 else "warn",
         rivals=("OPT006",) if sudden and not is_lost else (),
     )
-
-
-def _above_start(view: HistoryView) -> float | None:
-    """How far the loss of a trained model stayed above its first one; None if it is no sign.
-
-    Its steps have gone a long way, and no ten updates in a row were as good as the first batch.
-    """
-    start, best, distance = view.start, view.best, view.distance
-    if start is None or best is None or distance is None or view.steps[0] > 1:
-        return None
-    is_of_text = view.learns_tokens and view.guessing is not None and _was_trained(view)
-    if not is_of_text or distance < limit("OPT005", "way") or view.updates < _LONG:
-        return None
-    return best - start if best - start > limit("OPT005", "rise") else None
-
-
-def _above_guessing(view: HistoryView) -> float | None:
-    """How far the loss of a new model ended above guessing, and its start; None if it is no sign.
-
-    Small steps down a mean over texts do not lead there.
-    """
-    start, end, guessing = view.start, view.end, view.guessing
-    if start is None or end is None or guessing is None or not view.learns_tokens:
-        return None
-    excess = end - max(start, guessing)
-    is_far = view.updates >= _LONG and excess > limit("OPT005", "rise")
-    return excess if view.fresh and is_far else None
-
-
-def _rise_at_speed(view: HistoryView) -> float | None:
-    """How far the loss of a trained model rose while its steps were long; None if by chance."""
-    is_of_text = view.learns_tokens and view.guessing is not None and _was_trained(view)
-    losses, (before, after) = view.losses, _WINDOWS
-    if not is_of_text or usual_stride(view) < limit("OPT005", "fast"):
-        return None
-    lowest, largest = math.inf, 0.0
-    for i in range(before, len(losses) - after + 1):
-        lowest = min(lowest, statistics.fmean(losses[i - before : i]))
-        largest = max(largest, statistics.fmean(losses[i : i + after]) - lowest)
-    error = 1.4826 * bend(losses) / math.sqrt(6) * math.sqrt(1 / before + 1 / after)
-    return largest if largest > max(limit("OPT005", "rise"), 3 * error) else None
-
-
-def _was_trained(view: HistoryView) -> bool:
-    """Whether the first model was trained: one that learns from rewards or from pairs always is."""
-    is_post_training = view.facts.on_rewards or view.facts.on_preferences
-    return (bool(is_post_training) or not view.fresh) and not _has_adapters(view)
-
-
-def _has_adapters(view: HistoryView) -> bool:
-    """Whether most weights are frozen: half of an adapter begins at 0, and moves by far more."""
-    return (view.facts.frozen or 0.0) > limit("OPT005", "adapters")
-
-
-def usual_stride(view: HistoryView) -> float:
-    """The median step, of the weights' size, as the ledger saw it; 0 if it saw few of them."""
-    mark = view.history.marks.get("stride")
-    return 0.0 if mark is None or mark.n_seen < limit("OPT005", "strides") else mark.value
 
 
 def _largest_stride(view: HistoryView) -> float:
@@ -245,7 +178,7 @@ def _at_full_rate(view: HistoryView) -> float:
     if (
         first is None
         or _begins_small(view)
-        or (view.facts.pretrained and not _was_trained(view))
+        or (view.facts.pretrained and not was_trained(view))
         or not rates
         or rates[0][1] <= 0
     ):

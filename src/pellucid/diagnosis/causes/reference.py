@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from pellucid.diagnosis.causes.candidate import Candidate, Cause, Comparison, suspect
 from pellucid.diagnosis.causes.history_view import HistoryView
-from pellucid.diagnosis.causes.rates import usual_stride
+from pellucid.diagnosis.causes.long_steps import usual_stride
 from pellucid.diagnosis.finding import limit
 
 #: Two losses in single precision that differ by less are equal.

@@ -102,7 +102,7 @@ def lost_gradient(view: HistoryView) -> Candidate | None:
     norms = {
         step: norm
         for step, norm in view.history.grad_norms
-        if spreads.get(step, 0.0) > 0 and groups.get(step, 0.0) < 1
+        if spreads.get(step, 0.0) > 0 and groups.get(step, 0.0) < limit("LOG006", "share")
     }
     is_cut_off = min(view.measure("cut_off"), default=0.0) == 1  # these may be left out on purpose
     # a row may hold the rewards of ten updates, and the norm of one whose answers were all alike

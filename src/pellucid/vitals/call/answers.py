@@ -40,6 +40,8 @@ _MAX_LOGITS = 2**23
 _LEAST = -1e4
 #: Fewer answers of a model's own are unlikely by chance.
 _FEWEST_OWN = 8
+#: Steps change the weights of pairs.
+_OF_WEIGHTS = "answers.explained", "answers.units"
 
 
 class Answers:
@@ -225,13 +227,22 @@ class Answers:
         # a mean over each answer's tokens gives the two of a pair other weights
         is_half = len(raised) == len(lowered) and not self._is_own
         if signs["answers.paired"] or is_half:
-            signs |= pair_signs(texts, self._rows) | compare_pairs(texts, self._rows)
+            signs |= pair_signs(texts, self._rows) | (pairs := compare_pairs(texts, self._rows))
+            self.is_open = not pairs and not self._is_own  # later updates bring more pairs
+            self._texts = texts if self.is_open else []
         if self._weights:
             sizes = all_weights.abs()
             signs["answers.uneven"] = float(sizes.std(correction=0) / sizes.mean())
             if not is_scaled:
                 signs["answers.weight"] = self._total_raised()
         return signs
+
+    def measure_later(self) -> dict[str, float]:
+        """The signs of pairs that the first update had too few of, but for those of weights."""
+        signs = compare_pairs(self._texts, self._rows)
+        if signs or self._n_calls >= _CALLS:
+            self.close()
+        return {id: value for id, value in signs.items() if id not in _OF_WEIGHTS}
 
     def _total_raised(self) -> float:
         """The sum of the weights of all rows that are raised, in all calls."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -68,6 +69,12 @@ class FirstCallProbe:
             metrics: Takes the signs.
         """
         call = first.call
+        if not self.is_open:
+            pairs = self._guard("answers.*", first.answers.measure_later)
+            if pairs is None:
+                first.answers.close()
+            _record(pairs or {}, metrics)
+            return
         if not self._is_due or call is None:
             first.answers.close()
             self.is_open = self._is_due
@@ -78,8 +85,7 @@ class FirstCallProbe:
             signs = self._guard("the first call", self._measure, model, first, call) or {}
             is_scaled = first.autocast == torch.float16
             signs |= self._guard("answers.*", first.answers.measure, is_scaled=is_scaled) or {}
-        for id, value in signs.items():
-            metrics.record(id, torch.tensor(value, dtype=torch.float64))
+        _record(signs, metrics)
         self.seconds = time.perf_counter() - started
 
     def _measure(self, model: nn.Module, first: FirstBatch, call: Call) -> dict[str, float]:
@@ -114,6 +120,11 @@ class FirstCallProbe:
         return (
             f"the probe of the first call took {self.seconds:.2f} s, {self.passes} forward passes"
         )
+
+
+def _record(signs: Mapping[str, float], metrics: AsyncMetrics) -> None:
+    for id, value in signs.items():
+        metrics.record(id, torch.tensor(value, dtype=torch.float64))
 
 
 def _outputs(returned: Any) -> Tensor | None:
