@@ -260,8 +260,8 @@ def heavy_decay(view: HistoryView) -> Candidate | None:
         if is_adam and not (view.goes_well or forgets):
             return suspect("OPT010/limit", decay=decay)
     if least is None or least > limit("OPT010", "shrunk"):
-        memory = 1 / (rate * decay)
-        return suspect("OPT010/forgets", n=memory, times=shrinkage) if forgets else None
+        memory, key = 1 / (rate * decay), "OPT010/forgets"
+        return suspect(key, n=memory, times=shrinkage, severity="warn") if forgets else None
     return suspect("OPT010", least=least, decay=rate * decay, size=size, rms=rms)
 
 
