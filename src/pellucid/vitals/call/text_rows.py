@@ -196,16 +196,13 @@ def is_cut_short(arguments: Arguments, ids: Int[Tensor, "batch time"]) -> bool:
         return False
     # a place that holds one token in all rows is a template's, or the end of each
     is_various = bool((ids[:, 1:] != ids[:1, 1:]).any(0).all())
+    return is_various and _share_with_special(ids[:, 1:], arguments) <= _WITH_ENDS
+
+
+def _share_with_special(ids: Tensor, arguments: Arguments) -> float:
+    """The share of rows that hold a token with a special meaning, such as an end."""
     special = torch.tensor(arguments.special, dtype=ids.dtype, device=ids.device)
-    is_end = torch.isin(ids[:, 1:], special)
-    if float(is_end.any(1).double().mean()) <= _WITH_ENDS:
-        return is_various
-    # of short texts more rows hold an end: at any place, with another text behind it
-    has_text_behind = is_end[:, :-1] & ~is_end[:, 1:]
-    is_stream = (
-        int(has_text_behind.any(0).sum()) > 1 and float(is_end[:, -1].double().mean()) <= _THIRD
-    )
-    return is_various and is_stream
+    return float(torch.isin(ids, special).any(1).double().mean())
 
 
 def at_highest(
