@@ -62,6 +62,15 @@ def gated(run: config.Run) -> str:
     return f"model.decoder.feed_forward={{{kind}}}"
 
 
+#: Steps and polynomials of Muon's orthogonalisation that are compared.
+NEWTON_SCHULZ = {
+    "5 steps": (5, "Jordan"),
+    "4 steps": (4, "Jordan"),
+    "3 steps": (3, "Jordan"),
+    "4 steps of Polar Express": (4, "Polar Express"),
+}
+
+
 def changes_of(run: config.Run) -> dict[str, tuple[str, ...]]:
     """The settings of each change to `run`, by its name; of the first there are none."""
     muon, rows, length = run.optimiser, run.training.batch_size, run.model.context_length
@@ -86,12 +95,14 @@ def changes_of(run: config.Run) -> dict[str, tuple[str, ...]]:
         "rates: both x 1/2": rates(0.5, 0.5),
         "rates: both x 2": rates(2, 2),
         "rates: embeddings x 1/2": rates(1, 0.5),
-        "Newton-Schulz: 4 steps": ("optimiser.newton_schulz_steps=4",),
-        "Newton-Schulz: 3 steps": ("optimiser.newton_schulz_steps=3",),
-        "Newton-Schulz: 4 steps of Polar Express": (
-            "optimiser.newton_schulz_steps=4",
-            "optimiser.polynomials=Polar Express",
-        ),
+        **{
+            f"Newton-Schulz: {name}": (
+                f"optimiser.newton_schulz_steps={steps}",
+                f"optimiser.polynomials={polynomials}",
+            )
+            for name, (steps, polynomials) in NEWTON_SCHULZ.items()
+            if (steps, polynomials) != (muon.newton_schulz_steps, muon.polynomials)
+        },
         f"momentum: {momentum}": (f"optimiser.momentum={momentum}",),
         "AdamW 0.002": (adamw(0.002),),
         "AdamW 0.004": (adamw(0.004),),
