@@ -159,7 +159,7 @@ def test_two_rows_are_too_few_to_find_partners_among() -> None:
 
 
 @pytest.mark.parametrize(
-    ("level", "spread", "kept", "codes"),
+    ("level", "spread", "share_kept", "codes"),
     [
         (0.02, 0.04, 0.4, ["ARC011"]),
         (0.02, 0.06, 0.4, []),
@@ -169,9 +169,9 @@ def test_two_rows_are_too_few_to_find_partners_among() -> None:
     ],
 )
 def test_vectors_that_become_one_while_the_loss_goes_to_0_have_collapsed(
-    level: float, spread: float, kept: float, codes: list[str]
+    level: float, spread: float, share_kept: float, codes: list[str]
 ) -> None:
-    vectors = {"vectors__spread": spread, "vectors__kept": kept}
+    vectors = {"vectors__spread": spread, "vectors__kept": share_kept}
     assert codes_of(flat(level), targets__vectors=12.0, **vectors) == codes
 
 

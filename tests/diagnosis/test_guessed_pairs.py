@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from pellucid.diagnosis import Facts, History, Reading
 from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.causes.long_steps import usual_stride
 from pellucid.diagnosis.causes.pairing import decided_pairs
@@ -16,37 +15,15 @@ from pellucid.diagnosis.causes.preferences import saturated, unusual_beta
 from pellucid.diagnosis.causes.rates import too_high
 from pellucid.diagnosis.causes.rewards import lost_gradient
 from pellucid.diagnosis.finding import read_codes
-from pellucid.vitals import Mark
+from support.pair_histories import UPDATES, history, mark
 
 COIN = math.log(2)
-UPDATES = 60
-
-
-def mark(value: float, n: int, n_seeable: int | None = None) -> Mark:
-    return Mark(n, n_seeable or n, 1, [value] * n, list(range(1, n + 1)))
 
 
 def view(
-    losses: Sequence[float] = (0.6,) * UPDATES,
-    objective: str | None = "preferences",
-    columns: Mapping[str, Sequence[float]] | None = None,
-    signs: Mapping[str, float] | None = None,
-    marks: Mapping[str, Mark] | None = None,
-    norms: Sequence[float] = (),
-    **facts: Any,
+    losses: Sequence[float] = (0.6,) * UPDATES, objective: str = "preferences", **parts: Any
 ) -> HistoryView:
-    settings: dict[str, Any] = {"objective": objective, "pretrained": True} | facts
-    return HistoryView(
-        History(
-            name="loop",
-            losses=tuple(enumerate(losses, start=1)),
-            grad_norms=tuple(enumerate(norms, start=1)),
-            facts=Facts(**settings),
-            signs={id: (Reading(1, value, "calm"),) for id, value in (signs or {}).items()},
-            measures={k: tuple(enumerate(v, start=1)) for k, v in (columns or {}).items()},
-            marks=marks or {},  # pyright: ignore[reportArgumentType]
-        )
-    )
+    return HistoryView(history(objective, losses, **parts))
 
 
 def code(candidate: Any) -> str | None:
@@ -179,7 +156,7 @@ def test_a_norm_of_0_beside_groups_without_spread_may_be_theirs(
 ) -> None:
     rows = 4
     columns = {"reward_spread": [0.2] * rows, "equal_groups": [groups] * rows, "cut_off": [0.0] * 4}
-    still = view([0.0] * rows, "rewards", columns, norms=[0.0] * rows)
+    still = view([0.0] * rows, "rewards", columns=columns, norms=[0.0] * rows)
     assert code(lost_gradient(still)) == expected
 
 

@@ -8,40 +8,11 @@ from typing import Any
 
 import pytest
 
-from pellucid.diagnosis import Facts, Finding, History, Reading, diagnose
+from pellucid.diagnosis import Finding, History, diagnose
 from pellucid.vitals import Mark
+from support.pair_histories import UPDATES, history, mark
 
 COIN = math.log(2)
-UPDATES = 60
-
-
-def points(values: Sequence[float]) -> tuple[tuple[int, float], ...]:
-    return tuple(enumerate(values, start=1))
-
-
-def mark(value: float, n: int = UPDATES) -> Mark:
-    return Mark(n, n, 1, [value] * n, list(range(1, n + 1)))
-
-
-def history(
-    objective: str | None,
-    losses: Sequence[float] = (0.6,) * UPDATES,
-    columns: Mapping[str, Sequence[float]] | None = None,
-    signs: Mapping[str, float] | None = None,
-    marks: Mapping[str, Mark] | None = None,
-    rates: Sequence[float] = (),
-    **facts: Any,
-) -> History:
-    settings: dict[str, Any] = {"objective": objective, "pretrained": True} | facts
-    return History(
-        name="loop",
-        losses=points(losses),
-        rates=points(rates),
-        facts=Facts(**settings),
-        signs={id: (Reading(1, value, "calm"),) for id, value in (signs or {}).items()},
-        measures={name: points(values) for name, values in (columns or {}).items()},
-        marks=marks or {},  # pyright: ignore[reportArgumentType]
-    )
 
 
 def pairs(chosen: Sequence[float], rejected: Sequence[float], **signs: float) -> History:

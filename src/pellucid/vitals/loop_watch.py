@@ -214,7 +214,7 @@ class Watch(InsideLook):
         self.guard("update.written", self._writes.begin, self._metrics)
         self._thread = get_ident()
         self._look_at_first_batch()
-        self._schedule.begin(self.updates + 1, rests=rests(self._optimisers))
+        self._schedule.begin(self.updates + 1, lambda: rests(self._optimisers))
         if self._schedule.is_due("inside"):
             with self._schedule.look("inside"):
                 self.guard("the look inside", self._look_inside)

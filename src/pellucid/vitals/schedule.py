@@ -69,20 +69,20 @@ class LookSchedule:
         #: lets all ranks of shared weights take the same readings; None if there is one process
         self.agree: Callable[[int, set[Kind]], set[Kind]] | None = None
 
-    def begin(self, step: int, *, rests: bool = False) -> None:
+    def begin(self, step: int, rests: Callable[[], bool] = bool) -> None:
         """Choose the readings of this update: those that are due and fit into the budget.
 
         Args:
             step: The update.
-            rests: Whether a warm-up is still at 0. Then readings wait for a few updates: the
-                weights stay as they are, and the step tells nothing.
+            rests: Says whether a warm-up is still at 0; asked in the first updates alone. Then
+                readings wait: the weights stay as they are, and the step tells nothing.
         """
         self.clock.settle()
         self._updates_timed = 0 if self._warm is None else self._updates_timed + 1
         if self._warm is None:
             self._warm = (self.clock.training, self.clock.watching - self._spent)
         self._now = frozenset()
-        if rests and step < _LATEST:
+        if step < _LATEST and rests():
             return
         is_skipped = step < self.next_due if self.agree is None else not is_shared(step)
         if is_skipped:

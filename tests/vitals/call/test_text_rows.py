@@ -20,7 +20,7 @@ from pellucid.vitals.call.text_rows import (
     is_doubled,
     measure,
     same_halves,
-    without_padding,
+    without_common_padding,
 )
 from pellucid.vitals.taps.recorded_call import Call
 
@@ -116,9 +116,9 @@ def test_rows_that_are_cut_and_filled_up_again_are_cut_short() -> None:
     assert "batch.cut_length" not in measure(arguments, ids, None)
     mask[1, 3] = 1
     mask[:, 0] = 0  # filled up at the start too
-    assert without_padding(arguments, ids).shape == ids.shape
+    assert without_common_padding(arguments, ids).shape == ids.shape
     mask[:, :] = 1
-    assert without_padding(arguments, ids).shape == ids.shape
+    assert without_common_padding(arguments, ids).shape == ids.shape
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def examine_loop(
         findings.append(describe("OPT017/silent", calls=calls, most=most_calls, step=step))
     findings += _compare_prompts(watched)
     findings += _look_at_answers(watched)
-    findings += _compare_starts(watched)
+    findings += _compare_evaluation(watched)
     if declared.tied is not False and _is_untied(model):
         findings.append(describe("TIE001", n=2, equal=""))
     return findings
@@ -86,13 +86,14 @@ def _describe_above(key: str, limit_name: str, share: float | None) -> list[Find
     return [describe(key, value=share)] if is_above else []
 
 
-def _compare_starts(watched: WatchState) -> list[Finding]:
-    """Rows of evaluation that begin in another form than those of training."""
-    special = start_ids(watched.anatomy.model)
-    starts = None if watched.row_starts is None else watched.row_starts.compare(special)
-    texts = None if watched.row_starts is None else watched.row_starts.exchanged()
-    findings = [] if texts is None else [describe("DAT013/evaluation", **texts._asdict())]
-    return findings if starts is None else [*findings, describe("DAT036", **starts._asdict())]
+def _compare_evaluation(watched: WatchState) -> list[Finding]:
+    """Rows of evaluation that begin in another form than those of training, or read its targets."""
+    rows = watched.row_starts
+    if rows is None:
+        return []
+    texts, starts = rows.exchanged(), rows.compare(start_ids(watched.anatomy.model))
+    readings = {"DAT013/evaluation": texts, "DAT036": starts}
+    return [describe(key, **reading._asdict()) for key, reading in readings.items() if reading]
 
 
 def _is_untied(model: Any) -> bool:

@@ -209,9 +209,8 @@ class Answers:
                 sizes = [len(ids) for ids, _ in texts]
                 signs |= compare_rewards(self.rewards, sizes, self._rows, self._prompts)
         if self._is_own and self._weights:
-            signs |= own_weights(torch.cat(self._weights)) | {
-                "answers.last": float(self._pays_last_alone)
-            }
+            signs |= own_weights(torch.cat(self._weights))
+            signs["answers.last"] = float(self._pays_last_alone)
         weights = self._weights or self._scores
         if not weights:
             return signs
@@ -227,8 +226,9 @@ class Answers:
         # a mean over each answer's tokens gives the two of a pair other weights
         is_half = len(raised) == len(lowered) and not self._is_own
         if signs["answers.paired"] or is_half:
-            signs |= pair_signs(texts, self._rows) | (pairs := compare_pairs(texts, self._rows))
-            self.is_open = not pairs and not self._is_own  # later updates bring more pairs
+            comparison = compare_pairs(texts, self._rows)
+            signs |= pair_signs(texts, self._rows) | comparison
+            self.is_open = not comparison and not self._is_own  # later updates bring more pairs
             self._texts = texts if self.is_open else []
         if self._weights:
             sizes = all_weights.abs()

@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from pellucid.vitals.call.arguments import Arguments
+from pellucid.vitals.call.row_content import count_last
 from pellucid.vitals.call.text_rows import various
 
 #: Shorter rows say nothing; so many different ids are text, and not padding.
@@ -119,7 +120,7 @@ def count_misfits(
         return None
     lengths = is_shown.sum(1)
     places = torch.arange(time, device=ids.device)
-    n_pads = (ids == ids[:, -1:]).flip(1).long().cumprod(1).sum(1)
+    n_pads = count_last(ids)
     is_padded = n_pads >= _FEWEST
     padding = ids[:, -1].where(is_padded, ids[:, -1].masked_fill(~is_padded, -1).amax())
     is_usable = (is_shown == (places < lengths[:, None])).all()

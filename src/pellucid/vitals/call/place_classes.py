@@ -42,14 +42,11 @@ def measure(
     is_text = paid.unbalanced is not None or paid.noise is not None
     if ids is None or ids.shape != classes.shape or is_text:
         return {}
-    rows, places = (classes != IGNORED).nonzero(as_tuple=True)
-    if len(rows) < _FEWEST or int(classes.max()) >= MOST_CLASSES:
-        return {}
     wins = told_by_tokens(ids, classes)
-    assert wins is not None
+    if wins is None:
+        return {}
     share, n = (float(number) for number in wins)
-    labels = classes[rows, places]
-    entropy = entropy_of_counts(torch.bincount(labels).float())
+    entropy = entropy_of_counts(torch.bincount(classes[classes != IGNORED]).float())
     return {
         "targets.entropy": float(entropy),
         "targets.told": share,
@@ -128,16 +125,29 @@ def _side_of_classes(
     mask = arguments.tensor(arguments.mask)
     real = torch.ones_like(ids) if mask is None or mask.shape != ids.shape else mask
     first, last = real.long().argmax(1, keepdim=True), last_places(real.bool())
-    if not all(_is_one(ids.gather(1, end)) for end in (first, last)):
-        return 0
-    has_first, has_last = (classes.gather(1, end) != IGNORED for end in (first, last))
-    if float((has_first & ~has_last).double().mean()) > _ROWS:
-        return -1
-    return int(float((has_last & ~has_first).double().mean()) > _ROWS)
+    sides = sides_of_ends(ids, classes, first, last)
+    return next((side for side in (-1, 1) if float((sides == side).double().mean()) > _ROWS), 0)
 
 
-def _is_one(tokens: Tensor) -> bool:
-    return bool((tokens == tokens[:1]).all())
+def sides_of_ends(
+    ids: Int[Tensor, "rows time"],
+    classes: Int[Tensor, "rows time"],
+    first: Int[Tensor, "rows 1"],
+    last: Int[Tensor, "rows 1"],
+) -> Int[Tensor, " rows"]:
+    """-1 for a row if of its two ends only the first has a class, 1 if only the last, else 0.
+
+    0 for all unless each end holds one token in all rows, as special tokens do.
+
+    Args:
+        ids: The ids that the model reads.
+        classes: The class of each place, `IGNORED` where nothing is paid for.
+        first: The place where each text begins.
+        last: The place where it ends.
+    """
+    ends = torch.cat([first, last], 1)
+    tokens, has_class = ids.gather(1, ends), (classes.gather(1, ends) != IGNORED).long()
+    return (has_class[:, 1] - has_class[:, 0]) * (tokens == tokens[:1]).all()
 
 
 def log_p_by_token(

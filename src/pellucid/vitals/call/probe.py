@@ -223,9 +223,12 @@ class CallProbe:
         return {id: v for id, v in signs.items() if v > 0 or not self._repeat.starts_at_zero}
 
     def _over_rounding(self, value: float) -> float:
-        return (
-            value if value > ROUNDING[self._call.is_half or self._repeat.has_own_autocast] else 0.0
-        )
+        return value if value > ROUNDING[self._is_half] else 0.0
+
+    @property
+    def _is_half(self) -> bool:
+        """Whether the call computes in half precision, as far as its repetitions have shown."""
+        return self._call.is_half or self._repeat.has_own_autocast
 
     # ---- an encoder, and padding
 
@@ -251,9 +254,8 @@ class CallProbe:
         if padding is None:
             return {}
         row, time, length = padding
-        is_half = self._call.is_half or self._repeat.has_own_autocast
         single_row = arguments.with_rows(torch.tensor([row]))
-        unpadded = without_padding(single_row, time, length, is_half=is_half)
+        unpadded = without_padding(single_row, time, length, is_half=self._is_half)
         padded, bare = self._repeat(single_row), self._repeat(unpadded)
         if padded is None or bare is None:
             return {}

@@ -106,6 +106,10 @@ def one_token(ids: Tensor) -> Tensor:
     is_one = (between == between[:, :1]).all(1) | (is_filled & (n_inner >= _FEWEST))
     # a row of one token and padding has no inner part; a text of one token is no such row
     n_start = (ids == first).cumprod(1).sum(1)
-    n_end = (ids == last).flip(1).cumprod(1).sum(1)
-    is_one = is_one | ((n_inner == 0) & (torch.minimum(n_start, n_end) >= _FEWEST))
+    is_one = is_one | ((n_inner == 0) & (torch.minimum(n_start, count_last(ids)) >= _FEWEST))
     return (is_one & (ids.amax() > 1)).double().mean()
+
+
+def count_last(ids: Tensor) -> Tensor:
+    """How often each row's last id stands at its end: (rows, time) to (rows,)."""
+    return (ids == ids[:, -1:]).flip(1).long().cumprod(1).sum(1)

@@ -47,7 +47,7 @@ def measure(
         targets: The target of each place that is paid for; None if outputs are not of places.
     """
     signs = {"batch.highest": at_highest(arguments, ids, targets)}
-    text = without_end(arguments, without_padding(arguments, ids))
+    text = without_end(arguments, without_common_padding(arguments, ids))
     if is_cut_short(arguments, text):
         signs["batch.cut_length"] = float(text.shape[1])
     if len(ids) >= _FEWEST_ROWS and ids.shape[1] > _SHORTEST:
@@ -166,7 +166,7 @@ def without_end(arguments: Arguments, ids: Int[Tensor, "batch time"]) -> Tensor:
     return ids[:, :-1] if is_end and ids.shape[1] > 1 else ids
 
 
-def without_padding(arguments: Arguments, ids: Int[Tensor, "batch time"]) -> Tensor:
+def without_common_padding(arguments: Arguments, ids: Int[Tensor, "batch time"]) -> Tensor:
     """The rows without the padding that all of them end with from one place on.
 
     Args:

@@ -33,7 +33,9 @@ _FEWEST_PAID, _FEWEST_KINDS = 8, 4
 _FEWEST_WORDS, _FEWEST_SCATTERED = 8, 128
 
 
-def pair_ratio(ids: Int[Tensor, "rows time"], distance: int) -> float | None:
+def pair_ratio(
+    ids: Int[Tensor, "rows time"], distance: int, *, without: int | None = None
+) -> float | None:
     """How often two pairs of tokens at a distance are equal, over how often by chance.
 
     1 if the difference may be chance; None if there are too few pairs.
@@ -41,10 +43,15 @@ def pair_ratio(ids: Int[Tensor, "rows time"], distance: int) -> float | None:
     Args:
         ids: Rows of text.
         distance: From the first token of a pair to the second.
+        without: Pairs of which both tokens have this id do not count.
     """
     if ids.shape[1] <= distance:
         return None
-    return _tie(ids[:, :-distance].flatten().long(), ids[:, distance:].flatten().long())
+    first, second = ids[:, :-distance].flatten().long(), ids[:, distance:].flatten().long()
+    if without is not None:
+        counts = (first != without) | (second != without)
+        first, second = first[counts], second[counts]
+    return _tie(first, second)
 
 
 def target_ratio(ids: Int[Tensor, "rows time"], targets: Int[Tensor, "rows time"]) -> float | None:
@@ -124,21 +131,12 @@ def interleaving(ids: Int[Tensor, "rows time"]) -> float:
     """
     rows = _sample_rows(ids)
     usual = int(rows.flatten().mode().values)
-    nearest = _ratio_without(rows, 1, usual)
-    others = [_ratio_without(rows, d, usual) for d in {*_DISTANCES[1:], len(ids)} - {1}]
+    nearest = pair_ratio(rows, 1, without=usual)
+    others = [pair_ratio(rows, d, without=usual) for d in {*_DISTANCES[1:], len(ids)} - {1}]
     farther = [ratio for ratio in others if ratio is not None]
     if nearest is None or max(farther, default=0.0) < _TIED:
         return 0.0
     return (max(farther) - 1) / max(nearest - 1, _LEAST)
-
-
-def _ratio_without(rows: Int[Tensor, "rows time"], distance: int, id: int) -> float | None:
-    """`pair_ratio`, without the pairs whose tokens both are the one with this id."""
-    if rows.shape[1] <= distance:
-        return None
-    first, second = rows[:, :-distance].flatten().long(), rows[:, distance:].flatten().long()
-    counts = (first != id) | (second != id)
-    return _tie(first[counts], second[counts])
 
 
 def falls(ids: Int[Tensor, "rows time"]) -> float | None:

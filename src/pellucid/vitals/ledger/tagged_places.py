@@ -6,13 +6,14 @@ The first batch may have too few tokens to show it.
 from __future__ import annotations
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 from torch import Tensor
 from torch.nn.functional import pad
 
 from pellucid.batches import IGNORED
 from pellucid.vitals.call.alignment import are_classes
-from pellucid.vitals.call.place_classes import errors_beside, told_by_tokens
+from pellucid.vitals.call.place_classes import errors_beside, sides_of_ends, told_by_tokens
+from pellucid.vitals.call.row_content import count_last
 from pellucid.vitals.ledger.batch_rows import ROWS
 from pellucid.vitals.taps.recorded_call import is_plain
 
@@ -84,14 +85,8 @@ def side_of_classes(
         ids: The ids that the model reads.
         classes: The class of each place, `IGNORED` where nothing is paid for.
     """
-    n_pads = (ids == ids[:, -1:]).flip(1).long().cumprod(1).sum(1)
+    n_pads = count_last(ids)
     padding = ids[n_pads.argmax(), -1]
     is_filled = (ids[:, -1] == padding) & (n_pads.amax() > 1)
     last = torch.where(is_filled, ids.shape[1] - n_pads - 1, ids.shape[1] - 1).clamp_min(0)[:, None]
-    has_first, has_last = classes[:, 0] != IGNORED, classes.gather(1, last)[:, 0] != IGNORED
-    is_special = _are_same(ids[:, :1]) & _are_same(ids.gather(1, last))
-    return (has_last.long() - has_first.long()) * is_special
-
-
-def _are_same(tokens: Int[Tensor, "rows 1"]) -> Bool[Tensor, ""]:
-    return (tokens == tokens[:1]).all()
+    return sides_of_ends(ids, classes, torch.zeros_like(last), last)
