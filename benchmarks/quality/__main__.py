@@ -36,7 +36,7 @@ from benchmarks.machine import header, write
 from benchmarks.quality.nanogpt import cut, nanogpt
 from benchmarks.quality.ours import Track, race
 from benchmarks.quality.page import table
-from benchmarks.quality.tuning import newest_choice, one_training, tune
+from benchmarks.quality.tuning import RATES, newest_choice, one_training, tune
 
 RESULTS = Path(__file__).parent.parent / "results"
 #: The race of GPT-2 that has no preset and no seconds in the name of its results.
@@ -62,7 +62,9 @@ def runs(
     """The requested races: a name of a file before the date, and how to make its content."""
     if arguments.tune:
         seconds, threads = arguments.seconds, arguments.threads
-        yield "quality-peer", lambda: tune(arguments.preset, seconds, scratch, threads)
+        yield "quality-peer", lambda: tune(
+            arguments.preset, seconds, arguments.rates, scratch, threads
+        )
     if arguments.nanogpt is not None:
         yield "quality-nanogpt", lambda: against_nanogpt(arguments, scratch)
     if arguments.train is not None:
@@ -82,6 +84,9 @@ def flags() -> argparse.ArgumentParser:
     parser.add_argument("--train", type=Path, help="a text for the race against GPT-2")
     parser.add_argument("--held-out", type=Path, help="the held-out text of that race")
     parser.add_argument("--tune", action="store_true", help="pick GPT-2's rate and batch size")
+    parser.add_argument(
+        "--rates", type=float, nargs="+", default=list(RATES), help="where --tune begins"
+    )
     parser.add_argument("--preset", default=PRESET, help="of the race against GPT-2")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="of GPT-2's training")
     parser.add_argument("--shares", type=float, nargs="+", default=[0.2, 1], help="of their time")

@@ -17,11 +17,13 @@ RATES = (0.001, 0.002, 0.004, 0.008)
 BATCH_SIZES = (8, 16)
 
 
-def tune(preset: str, seconds: float, scratch: Path, threads: int) -> dict[str, Any]:
+def tune(
+    preset: str, seconds: float, rates: list[float], scratch: Path, threads: int
+) -> dict[str, Any]:
     """Train once at each rate and batch size that may be the best.
 
     The smaller batch gets all rates, and more if the best one is at an end of the grid; the larger
-    batch gets the best one and its neighbours.
+    batch gets the best one, and its neighbours if that is better.
     """
     run_folder = scratch / "ids"
     words = ["train", "--preset", preset, "--steps", "1", "--out", str(run_folder), "--json"]
@@ -38,14 +40,16 @@ def tune(preset: str, seconds: float, scratch: Path, threads: int) -> dict[str, 
     def best() -> dict[str, Any]:
         return min(runs, key=lambda run: run["bits_per_byte"])
 
-    for rate in RATES:
+    for rate in rates:
         tried(rate, BATCH_SIZES[0])
     while (best_rate := best()["learning_rate"]) in (lowest_rate(runs), highest_rate(runs)) and len(
         runs
     ) < 8:
         tried(best_rate / 2 if best_rate == lowest_rate(runs) else best_rate * 2, BATCH_SIZES[0])
-    for rate in (best_rate, best_rate * 2, best_rate / 2):
-        tried(rate, BATCH_SIZES[1])
+    tried(best_rate, BATCH_SIZES[1])
+    if best()["batch_size"] == BATCH_SIZES[1]:
+        for rate in (best_rate * 2, best_rate / 2):
+            tried(rate, BATCH_SIZES[1])
     choice = {key: best()[key] for key in ("learning_rate", "batch_size")}
     return {"preset": preset, "seconds": seconds, "runs": runs, "choice": choice}
 
