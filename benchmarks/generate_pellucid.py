@@ -18,13 +18,12 @@ from typing import Any
 import torch
 
 from benchmarks import machine
-from pellucid.checkpoints.huggingface import open_published
 from pellucid.generation import Sampling, continue_ids
 from pellucid.generation.cuda_graphs import graphed
 from pellucid.generation.decoding import decoder
 from pellucid.model import Weights
 from pellucid.native import huge_buffer, library
-from pellucid.saved_runs.published import build_published
+from pellucid.saved_runs.published import load_published
 
 #: Of memory that is read: more than any cache holds.
 READ_BYTES = 2**28
@@ -67,8 +66,9 @@ def pellucid(
     """
     if not native:
         os.environ["PELLUCID_NATIVE"] = "off"
-    published, place, on_cpu = open_published(Path(folder)), torch.device(device), device == "cpu"
-    model = build_published(published, place, weights if on_cpu else "float32", packed=on_cpu)
+    place, on_cpu = torch.device(device), device == "cpu"
+    kind = weights if on_cpu else "float32"
+    model, _, _ = load_published(Path(folder), place, kind, packed=on_cpu)
     if not on_cpu:
         model.to(getattr(torch, weights))
     find = decoder if device == "cpu" else graphed

@@ -60,16 +60,16 @@ def runs(
     arguments: argparse.Namespace, scratch: Path
 ) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
     """The requested races: a name of a file before the date, and how to make its content."""
+    shape = "" if arguments.preset == PRESET else f"-{arguments.preset}"
+    length = "" if arguments.seconds == SECONDS else f"-{arguments.seconds:g}s"
     if arguments.tune:
         seconds, threads = arguments.seconds, arguments.threads
-        yield "quality-peer", lambda: tune(
+        yield f"quality-peer{shape}{length}", lambda: tune(
             arguments.preset, seconds, arguments.rates, scratch, threads
         )
     if arguments.nanogpt is not None:
         yield "quality-nanogpt", lambda: against_nanogpt(arguments, scratch)
     if arguments.train is not None:
-        shape = "" if arguments.preset == PRESET else f"-{arguments.preset}"
-        length = "" if arguments.seconds == SECONDS else f"-{arguments.seconds:g}s"
         yield f"quality-gpt2{shape}{length}", lambda: against_gpt2(arguments, scratch)
 
 
@@ -125,7 +125,7 @@ def against_nanogpt(arguments: argparse.Namespace, scratch: Path) -> dict[str, A
 
 def against_gpt2(arguments: argparse.Namespace, scratch: Path) -> dict[str, Any]:
     """One preset, and GPT-2 in its shape at the rate and batch size that `--tune` has picked."""
-    choice = newest_choice(RESULTS, arguments.preset)
+    choice = newest_choice(RESULTS, arguments.preset, arguments.seconds)
     track = Track(
         arguments.train.resolve(), arguments.held_out.resolve(), scratch, arguments.threads
     )

@@ -7,6 +7,7 @@ training of the grid, and the best; or what an earlier tuning has picked. It kno
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -82,17 +83,22 @@ def one_training(setup: dict[str, Any], threads: int) -> dict[str, Any]:
     return dict(turn.found)
 
 
-def newest_choice(folder: Path, preset: str) -> dict[str, Any]:
-    """What the newest tuning for a preset's shape has picked.
+def newest_choice(folder: Path, preset: str, seconds: float) -> dict[str, Any]:
+    """What a tuning for a preset's shape has picked: the newest of those nearest in length.
 
     Raises:
         SystemExit: there is none; says how to make one.
     """
-    for file in sorted(folder.glob("quality-peer-*.json"), reverse=True):
-        tuning = json.loads(file.read_text(encoding="utf-8"))
-        if tuning["preset"] == preset:
-            return {**tuning["choice"], "tuned_on": file.name}
-    raise SystemExit(
-        f"GPT-2 has not been tuned in the shape of {preset}: "
-        f"first run python -m benchmarks.quality --tune --preset {preset}"
-    )
+    tunings = {
+        file.name: json.loads(file.read_text(encoding="utf-8"))
+        for file in folder.glob("quality-peer-*.json")
+    }
+    names = [name for name, tuning in tunings.items() if tuning["preset"] == preset]
+    if not names:
+        raise SystemExit(
+            f"GPT-2 has not been tuned in the shape of {preset}: "
+            f"first run python -m benchmarks.quality --tune --preset {preset}"
+        )
+    names.sort(key=lambda name: tunings[name]["date"], reverse=True)
+    name = min(names, key=lambda name: abs(math.log(tunings[name]["seconds"] / seconds)))
+    return {**tunings[name]["choice"], "tuned_on": name}

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from support.published import write
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -101,3 +103,18 @@ def test_every_ratio_of_the_short_table_stands_in_the_table_of_its_benchmark() -
     missing = [ratio for ratio in ratios if f"{ratio};" not in page]
     # of writing, whose table has no ranges
     assert missing == ["2.58 (2.40 to 3.55", "2.99 (0.96 to 3.75"]
+
+
+
+
+@pytest.mark.parametrize("weights", ["float32", "int8"])
+def test_pellucid_is_measured_with_the_model_that_its_command_opens(
+    tmp_path: Path, weights: str
+) -> None:
+    write(tmp_path / "dir", "gpt2")
+    made_by = importlib.import_module("benchmarks.generate_pellucid").pellucid
+    contestant = made_by(
+        folder=str(tmp_path / "dir"), prompt=[1, 2, 3], weights=weights, native=True, device="cpu"
+    )
+    assert len(contestant.facts["ids"]) > 1
+    assert {*contestant(1)} == {"wall", "processor", "prompt"}

@@ -100,7 +100,7 @@ def test_the_peer_is_tuned_until_its_best_rate_has_neighbours(
     tuning = part("quality.tuning")
     monkeypatch.setattr(tuning, "one_training", one_training)
     monkeypatch.setattr(tuning, "call_pellucid", lambda *_: (1.0, "{}"))
-    tuning_result = tuning.tune("small", 1.0, tmp_path, 1)
+    tuning_result = tuning.tune("small", 1.0, [*tuning.RATES], tmp_path, 1)
     assert tuning_result["choice"] == {"learning_rate": best, "batch_size": 16}
     rates = [run["learning_rate"] for run in tuning_result["runs"]]
     assert min(rates) < best < max(rates)
@@ -108,16 +108,25 @@ def test_the_peer_is_tuned_until_its_best_rate_has_neighbours(
     assert len(set(tried)) == len(tried)
 
 
-def test_what_a_peer_was_tuned_to_is_the_newest_of_its_shape(tmp_path: Path) -> None:
+def test_what_a_peer_was_tuned_to_is_the_newest_of_its_shape_and_nearest_length(tmp_path: Path) -> None:
     tuning = part("quality.tuning")
     with pytest.raises(SystemExit, match="--tune --preset small"):
-        tuning.newest_choice(tmp_path, "small")
-    for day, preset, rate in (("01", "small", 0.1), ("02", "small", 0.2), ("03", "nano", 0.3)):
-        tuning_file = {"preset": preset, "choice": {"learning_rate": rate, "batch_size": 8}}
-        (tmp_path / f"quality-peer-2026-01-{day}.json").write_text(json.dumps(tuning_file))
-    choice = tuning.newest_choice(tmp_path, "small")
-    assert choice["learning_rate"] == 0.2
-    assert choice["tuned_on"] == "quality-peer-2026-01-02.json"
+        tuning.newest_choice(tmp_path, "small", 100)
+    tunings = [
+        ("a", "2026-01-01", "small", 100, 0.1),
+        ("b", "2026-01-03", "small", 100, 0.2),
+        ("c", "2026-01-02", "small", 100, 0.3),
+        ("d", "2026-01-04", "small", 300, 0.4),
+        ("e", "2026-01-04", "nano", 100, 0.5),
+    ]
+    for name, date, preset, seconds, rate in tunings:
+        choice = {"learning_rate": rate, "batch_size": 8}
+        content = {"date": date, "preset": preset, "seconds": seconds, "choice": choice}
+        (tmp_path / f"quality-peer-{name}.json").write_text(json.dumps(content))
+    for seconds, rate, name in ((100, 0.2, "b"), (60, 0.2, "b"), (600, 0.4, "d")):
+        choice = tuning.newest_choice(tmp_path, "small", seconds)
+        assert choice["learning_rate"] == rate
+        assert choice["tuned_on"] == f"quality-peer-{name}.json"
 
 
 @pytest.mark.parametrize("preset", ["nano", "small", "medium"])

@@ -14,7 +14,7 @@ from pellucid.training import Guard
 from pellucid.vitals import watch
 from pellucid.vitals.taps.first_batch import FirstBatch
 from pellucid.vitals.taps.hooks import Hooks, LastingHook
-from pellucid.vitals.taps.row_starts import starts_of
+from pellucid.vitals.taps.row_starts import RowStarts, starts_of
 
 ROWS, BOS = 8, 1
 USED, OTHER = (BOS, 20, 21), (BOS, 30, 21)
@@ -111,15 +111,20 @@ def test_one_text_of_the_other_form_is_enough() -> None:
 def test_a_start_stands_behind_padding() -> None:
     ids = torch.cat([torch.zeros(2, 3, dtype=torch.long), rows(USED, n=2)], 1)
     mask = (torch.arange(ids.shape[1]) >= 3).long().expand_as(ids)
-    kwargs = {"input_ids": ids, "attention_mask": mask}
-    starts = starts_of((), kwargs)
-    assert starts is not None
-    assert starts[:, :3].tolist() == [[*USED]] * 2
-    whole = starts_of((), {"input_ids": ids})
-    assert whole is not None
-    assert whole[:, :3].tolist() == [[0, 0, 0]] * 2
-    assert starts_of((), {"input_ids": ids[:, :3]}) is None
-    assert starts_of((), {"input_ids": torch.ones(2, 9, 4)}) is None
+    assert starts_of(ids, mask)[:, :3].tolist() == [[*USED]] * 2
+    assert starts_of(ids, torch.ones_like(ids))[:, :3].tolist() == [[0, 0, 0]] * 2
+
+
+def test_rows_that_are_too_short_or_no_ids_have_no_start() -> None:
+    ids = rows(USED, n=2)
+    for call in (ids[:, :3], torch.ones(2, 9, 4)):
+        starts = RowStarts()
+        for _ in range(4):
+            starts.keep((), {"input_ids": call})
+        with torch.no_grad():
+            starts.keep((), {"input_ids": call, "labels": ids})
+        assert starts.compare() is None
+        assert starts.exchanged() is None
 
 
 class Speaker(nn.Module):

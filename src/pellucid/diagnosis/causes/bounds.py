@@ -11,13 +11,15 @@ from pellucid.diagnosis.causes.updates import likelihood
 from pellucid.diagnosis.finding import Severity, limit
 
 
-def severity_of_cuts(view: HistoryView, *, adapts: bool) -> Severity | None:
+def severity_of_lengths(view: HistoryView, *, adapts: bool | None = None) -> Severity | None:
     """A note if the steps do not depend on the length of the gradients.
 
     Args:
         view: The training.
-        adapts: Whether the optimiser divides gradients by their size.
+        adapts: Whether the optimiser divides gradients by their size; by default, whether it has
+            the betas of Adam.
     """
+    adapts = view.facts.betas is not None if adapts is None else adapts
     is_plain = view.facts.momentum is not None or not view.history.signs
     if view.facts.betas is None and not is_plain:
         return "note"  # Adafactor and Adagrad have neither, and divide gradients by their size too
@@ -100,7 +102,7 @@ def always_cut(view: HistoryView) -> Candidate | None:
         cut=used,
         n=mark.n_seen,
         step=mark.first,
-        severity=severity_of_cuts(view, adapts=view.facts.betas is not None),
+        severity=severity_of_lengths(view),
     )
 
 

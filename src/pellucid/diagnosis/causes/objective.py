@@ -10,13 +10,14 @@ import math
 import statistics
 from itertools import pairwise
 
+from pellucid.diagnosis.causes.bounds import severity_of_lengths
 from pellucid.diagnosis.causes.candidate import Candidate, suspect, suspect_mark
 from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.causes.long_steps import usual_stride
 from pellucid.diagnosis.causes.optimiser import heavy_decay
 from pellucid.diagnosis.finding import limit
 
-#: If -log p on the first rows is lower, in nats, its multiples mean nothing.
+#: If -log p on the first rows is lower, in nats, dropout alone makes the loss a multiple of it.
 _LEAST = 0.1
 
 
@@ -36,6 +37,7 @@ def summed(view: HistoryView) -> Candidate | None:
         code="LOS007" if is_whole else "LOS006" if is_sure else "LOS005",
         ratio=ratio,
         step=1,
+        severity=severity_of_lengths(view) if view.goes_well else None,
         rivals=("LOS006",) if is_whole and ratio > 8 else (),
     )
 
@@ -224,8 +226,8 @@ def other_terms(view: HistoryView) -> Candidate | None:
         0.0 if run is None else float(getattr(run.objective, name, 0.0))
         for name in ("label_smoothing", "z_loss")
     )
-    is_raised = ratio is not None and 1 + limit("LOS013", "share") < ratio < 1.8
-    is_raised = is_raised and not _may_be_other_rows(view)
+    is_higher = ratio is not None and 1 + limit("LOS013", "share") < ratio < 1.8
+    is_raised = is_higher and not _may_be_other_rows(view)
     probe, end = view.last("loss.probe"), view.end
     if ratio is not None and probe and end and (view.facts.dropout or 0) < 0.15:
         ratio = end / probe if abs(ratio - 1) < 0.1 else ratio
@@ -273,10 +275,7 @@ def lowered_by_terms(view: HistoryView) -> Candidate | None:
 
 
 def _reported_ratio(view: HistoryView) -> float | None:
-    """The first reported loss over -log p on the first rows; None if either is unknown.
-
-    If -log p is almost zero, dropout alone makes the reported loss a multiple of it.
-    """
+    """The first reported loss over -log p on the first rows; None if either is unknown."""
     probe, start = view.first("loss.probe"), view.start
     is_plain = view.facts.objective in (None, "NextToken", "Seq2Seq")
     if not is_plain or probe is None or probe < _LEAST or start is None or view.steps[0] > 2:

@@ -6,7 +6,7 @@ import math
 import statistics
 from itertools import pairwise
 
-from pellucid.diagnosis.causes.bounds import severity_of_cuts
+from pellucid.diagnosis.causes.bounds import severity_of_lengths
 from pellucid.diagnosis.causes.candidate import Candidate, Cause, Comparison, suspect
 from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.finding import limit
@@ -72,7 +72,7 @@ def tight_clip(view: HistoryView) -> Candidate | None:
         clip=clip,
         cut=min(cut, 1.0),
         step=view.history.grad_norms[0][0],
-        severity=severity_of_cuts(view, adapts=adapts),
+        severity=severity_of_lengths(view, adapts=adapts),
     )
 
 

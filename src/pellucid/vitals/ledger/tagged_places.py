@@ -29,6 +29,8 @@ class TaggedPlaces:
     def __init__(self) -> None:
         self._batches: list[tuple[Tensor, Tensor]] = []
         self._n = 0
+        #: whether a page has shown that the labels are texts: later batches have the same kind
+        self._are_texts = False
 
     def add(self, ids: Tensor | None, labels: object) -> None:
         """Take a batch.
@@ -42,6 +44,7 @@ class TaggedPlaces:
             or not isinstance(labels, Tensor)
             or ids.ndim != 2
             or self._n >= _MOST_PLACES
+            or self._are_texts
         ):
             return
         if labels.shape != ids.shape or labels.is_floating_point() or not is_plain(labels):
@@ -61,7 +64,10 @@ class TaggedPlaces:
             torch.cat([pad(b[i], (0, width - b[i].shape[1]), value=v) for b in batches])
             for i, v in enumerate((0, IGNORED))
         )
-        if not bool((classes != IGNORED).any()) or not are_classes(ids, classes):
+        if not bool((classes != IGNORED).any()):
+            return {}
+        self._are_texts = not are_classes(ids, classes)
+        if self._are_texts:
             return {}
         win_share = told_by_tokens(ids, classes)
         if win_share is None:

@@ -83,16 +83,16 @@ class RowStarts:
             args: The call's.
             kwargs: The call's.
         """
-        starts, is_evaluation = starts_of(args, kwargs), not torch.is_grad_enabled()
-        if starts is not None:
-            self._starts[is_evaluation].append(starts)
-        ids, labels = ids_in(inputs_of(args, kwargs)), kwargs.get("labels")
-        if not isinstance(labels, Tensor) or labels.ndim != 2 or labels.is_floating_point():
+        ids, is_evaluation = ids_in(inputs_of(args, kwargs)), not torch.is_grad_enabled()
+        if ids is None or ids.ndim != 2:
             return
-        if ids is not None and ids.ndim == 2:
-            mask = kwargs.get("attention_mask")
-            is_masked = isinstance(mask, Tensor) and mask.shape == ids.shape
-            texts = (torch.where(mask != 0, ids, -1) if is_masked else ids, labels)
+        mask, labels = kwargs.get("attention_mask"), kwargs.get("labels")
+        if not isinstance(mask, Tensor) or mask.shape != ids.shape:
+            mask = torch.ones_like(ids)
+        if ids.shape[1] >= _TOKENS:
+            self._starts[is_evaluation].append(starts_of(ids, mask))
+        if isinstance(labels, Tensor) and labels.ndim == 2 and not labels.is_floating_point():
+            texts = (torch.where(mask != 0, ids, -1), labels)
             self._counts[is_evaluation].append(torch.stack([counts_of(text) for text in texts]))
 
     def compare(self, special: Collection[int] = ()) -> OtherStarts | None:
@@ -146,20 +146,14 @@ def counts_of(ids: Tensor) -> Tensor:
     return counts.index_add_(0, (ids.clamp_min(0) % _KINDS).flatten(), is_id.flatten().float())
 
 
-def starts_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Int[Tensor, "rows 4"] | None:
-    """The first tokens of a call's first rows, behind padding; None without ids.
+def starts_of(ids: Int[Tensor, "batch time"], mask: Tensor) -> Int[Tensor, "rows 4"]:
+    """The first tokens of a call's first rows, behind padding.
 
     Args:
-        args: The call's.
-        kwargs: The call's.
+        ids: The ids that the model reads.
+        mask: (batch, time), 0 at padding.
     """
-    ids = ids_in(inputs_of(args, kwargs))
-    if ids is None or ids.ndim != 2 or ids.shape[1] < _TOKENS:
-        return None
-    mask = kwargs.get("attention_mask")
-    first = torch.zeros(len(ids[:_ROWS]), 1, dtype=torch.long, device=ids.device)
-    if isinstance(mask, Tensor) and mask.shape == ids.shape:
-        first = (mask[:_ROWS] != 0).long().argmax(1, keepdim=True)
+    first = (mask[:_ROWS] != 0).long().argmax(1, keepdim=True)
     places = (first + torch.arange(_TOKENS, device=ids.device)).clamp_max(ids.shape[1] - 1)
     return ids[:_ROWS].gather(1, places).long()
 
