@@ -56,7 +56,8 @@ def t5() -> Any:
     from transformers import T5Config, T5ForConditionalGeneration
 
     shape = {"d_model": 128, "d_ff": 512, "d_kv": 32, "num_layers": 3, "num_heads": 4}
-    return T5ForConditionalGeneration(T5Config(decoder_start_token_id=0, **shape, **WIDTH))
+    shape |= {"decoder_start_token_id": 0}
+    return T5ForConditionalGeneration(T5Config(**shape, **WIDTH))
 
 
 MODELS: dict[str, tuple[Callable[[], Any], int]] = {"gpt2": (gpt2, 1), "llama": (llama, 1)}
