@@ -52,3 +52,22 @@ def test_the_last_part_of_an_update_may_be_passed_after_its_step() -> None:
                 w.step(parts[-1].detach())
             means.append(float(torch.stack(parts).detach().mean()))
     assert [loss for _, loss in history_of_watch(w).losses] == pytest.approx(means)
+
+
+@pytest.mark.parametrize("is_passed", [True, False])
+def test_a_loss_that_is_only_logged_counts_where_none_is_passed(*, is_passed: bool) -> None:
+    model = made()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    with watch(model, optimizer) as w:
+        for step in range(1, 21):
+            optimizer.zero_grad()
+            loss = loss_of(model, ids_of(step))
+            loss.backward()
+            optimizer.step()
+            if is_passed:
+                w.step(loss)
+            if step % 5 == 0:
+                w.log({"loss": 100.0 + step})
+    losses = history_of_watch(w).losses
+    assert len(losses) == (20 if is_passed else 4)
+    assert ([value for _, value in losses] == [105.0, 110.0, 115.0, 120.0]) == (not is_passed)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pellucid.batches import IGNORED
+from pellucid.training import Guard
 from pellucid.vitals.ledger.tagged_places import TaggedPlaces, side_of_classes
+from pellucid.vitals.taps.first_batch import FirstBatch
+from pellucid.vitals.taps.hooks import Hooks, LastingHook
 
 ROWS, TIME, CLASSES, START, END, PAD = 4, 14, 3, 1, 2, 0
 
@@ -81,3 +86,54 @@ def test_other_labels_are_no_classes_of_places() -> None:
     assert tags.take_signs() == {}
     tags.add(ids, inner(ids).where(ids >= 10, -1))  # any number below 0 is no class
     assert tags.take_signs() == {}  # too few places
+
+
+def test_labels_of_texts_are_kept_on_one_page_alone() -> None:
+    tags = TaggedPlaces()
+    for seed in range(3):
+        tags.add(batch(seed), batch(seed))
+    assert tags.take_signs() == {}
+    for seed in range(12):
+        tags.add(batch(seed), inner(batch(seed)))
+    assert tags.take_signs() == {}
+
+
+def test_a_page_without_labels_says_nothing_of_later_ones() -> None:
+    tags = TaggedPlaces()
+    tags.add(batch(0), torch.full((ROWS, TIME), IGNORED))
+    assert tags.take_signs() == {}
+    for seed in range(12):
+        tags.add(batch(seed), inner(batch(seed)))
+    assert tags.take_signs()["targets.told"] > 0.9
+
+
+class Labelled(nn.Module):
+    """A model that reads texts, and writes others if its config says that it has two sides."""
+
+    def __init__(self, *, has_two_sides: bool, has_head: bool) -> None:
+        super().__init__()
+        self.config = SimpleNamespace(model_type="labelled", is_encoder_decoder=has_two_sides)
+        self.head = nn.Linear(2, 2) if has_head else None
+
+    def get_output_embeddings(self) -> nn.Module | None:
+        return self.head
+
+    def forward(self, input_ids: Tensor, labels: Tensor) -> Tensor:
+        return input_ids
+
+
+@pytest.mark.parametrize(
+    ("has_two_sides", "has_head", "are_beside_ids"),
+    [(False, True, True), (True, False, True), (True, True, False)],
+)
+def test_labels_of_an_encoder_decoder_do_not_stand_beside_the_ids_that_it_reads(
+    *, has_two_sides: bool, has_head: bool, are_beside_ids: bool
+) -> None:
+    model = Labelled(has_two_sides=has_two_sides, has_head=has_head).train()
+    first = FirstBatch(model)
+    first.attach(model, Hooks(Guard(), LastingHook))
+    ids = batch(0)
+    model(input_ids=ids, labels=inner(ids))
+    latest_ids, labels = first.latest()
+    assert (latest_ids is not None) == are_beside_ids
+    assert labels is not None
