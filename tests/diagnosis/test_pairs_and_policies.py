@@ -95,6 +95,16 @@ FAULTS: dict[str, tuple[str, str, History]] = {
 HEALTHY: dict[str, History] = {
     "a start of two rewards": pairs([0.01, 0.2, 0.4], [-0.01, -0.2, -0.4], first=1.0),
     "rewards of another size": pairs([1.7, 1.8, 1.9], [-1.6, -1.7, -1.8], first=1.0),
+    "weights of the loss's own, and no margin": history(
+        "preferences",
+        [2.78, 2.65, *[0.4] * (UPDATES - 2)],
+        columns={
+            "chosen_reward": [-1e-7, -0.1, *[-6.0] * 9],
+            "rejected_reward": [0.0, -1, *[-18] * 9],
+            "margin": [-1e-7, 0.9, *[12.0] * 9],
+        },
+        signs={f"answers.{name}": n for name, n in (FOREIGN | {"weight": 0.1}).items()},
+    ),
     "no reference": pairs([-7.8] * 9, [-7.9] * 9, **SQUARED),
     "no reference, in a warm-up": history(
         "preferences",

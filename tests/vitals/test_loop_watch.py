@@ -428,3 +428,33 @@ def test_without_with_the_first_step_begins_the_watch(before_step: bool) -> None
     assert not model._forward_hooks
     w.step(loss)
     assert w.updates == (40 if before_step else 39)
+
+
+@pytest.mark.parametrize("evaluates_first", [True, False])
+def test_a_model_that_never_rests_or_always_does_is_seen_alike(evaluates_first: bool) -> None:
+    """A loop may evaluate before it trains, or never call `train()`: models come in that mode."""
+    model = made().eval()
+    optimizer = adam(model)
+    with watch(model, optimizer, max_overhead=None) as w:
+        if evaluates_first:
+            loss_of(model, ids_of(9))  # with gradients, and no backward pass
+            model.train()
+        loop(model, optimizer, 5)
+    assert {"call.inputs", "targets.single"} <= by_id(w).keys()
+    first = w._first_batch
+    assert first is not None
+    assert first.first_ids is not None
+    assert torch.equal(first.first_ids, ids_of(0)[:, :-1])
+    assert history_of_watch(w).facts.rests is not evaluates_first
+
+
+def test_what_was_written_before_the_first_call_in_training_mode_is_remembered() -> None:
+    model = made().eval()
+    prompts = ids_of(0)[:, :4]
+    with watch(model, adam(model)) as w:
+        with torch.no_grad():
+            model(prompts)
+        model.train()
+        loss_of(model, ids_of(0))
+        assert w._first_batch is not None
+        assert w._first_batch.answers._is_own
