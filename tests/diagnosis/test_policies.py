@@ -129,6 +129,10 @@ FAULTS: dict[str, tuple[str, History]] = {
         apart(4.0, policy(0.5, 0.6, 0.7, 0.8)),
     ),
     "pairs across prompts": ("PRF009", pairs(DROPOUT, {"pairs": 8.0, "split": 1.0})),
+    "answers drawn by lot": (
+        "RLH007",
+        policy(0.5, 0.5, 0.52, 0.5, columns={"temperature": 5.0}),
+    ),
     "answers from another temperature": ("RLH009", drawn(-2.0, 1.0)),
     "a sum against a mean": ("PRF010", pairs(DROPOUT, {"pairs": 8.0, "units": 1.0})),
     "all answers are called good": (
@@ -180,6 +184,7 @@ HEALTHY: dict[str, History] = {
     "answers of the policy": drawn(-0.2, 1.0),
     "a high temperature, in the loss too": drawn(-2.0, 2.0),
     "pairs of one prompt": pairs(DROPOUT, {"pairs": 8.0, "split": 0.5}),
+    "a high temperature, and more reward": policy(0.2, 0.4, 0.7, 0.8, columns={"temperature": 3.0}),
     "a usual temperature": policy(0.5, 0.6, 0.7, 0.8, columns={"temperature": 0.7}),
     "pairs without a reference": weighed(0.99, 0.47),
     "pairs that are weighed by data": weighed(0.4, 0.69),

@@ -349,6 +349,18 @@ def test_rates_of_0_below_0_and_at_the_foot_of_a_warm_up_are_named(
     assert [f.code for f in found if f.severity != "note"][:1] == ([code] if code else [])
 
 
+@pytest.mark.parametrize(("total", "codes"), [(50, ["UPD005"]), (5000, []), (None, [])])
+def test_a_training_that_ends_at_the_foot_of_its_warm_up_is_named(
+    total: int | None, codes: list[str]
+) -> None:
+    course = healthy()
+    facts = replace(course.facts, initial_rate=1e-3, learning_rate=5e-7, total_steps=total)
+    points = tuple((n, 1e-8 * n) for n in range(1, 51))
+    losses = tuple((n, GUESSING) for n in range(1, 51))
+    findings = diagnose(replace(course, rates=points, facts=facts, losses=losses, signs={}))
+    assert [f.code for f in findings if f.code == "UPD005"] == codes
+
+
 def test_weights_put_back_once_are_named_if_the_loss_rises() -> None:
     course = healthy()
     mark = Mark(n_seen=1, n_seeable=150, first=120, values=[119.0], steps=[120])

@@ -197,14 +197,20 @@ def frozen_policy(view: HistoryView) -> Candidate | None:
     return suspect("GRD003/rewards", share=view.facts.frozen, step=0, severity="warn")
 
 
-def cold_policy(view: HistoryView) -> Candidate | None:
-    """Answers that are drawn at a temperature at which a policy always writes the same."""
+def odd_temperature(view: HistoryView) -> Candidate | None:
+    """Answers drawn at a temperature at which a policy always writes the same, or writes by lot."""
     temperatures = view.measure("temperature")
     if not view.facts.on_rewards or not temperatures:
         return None
-    if not 0 < temperatures[0] < limit("RLH007", "cold"):
+    temperature, rewards = temperatures[0], _rewards(view)
+    if 0 < temperature < limit("RLH007", "cold"):
+        return suspect("RLH007/cold", temperature=temperature, step=0)
+    if temperature <= limit("RLH007", "hot"):
         return None
-    return suspect("RLH007/cold", temperature=temperatures[0], step=0)
+    learns = rewards is not None and rewards.gain > limit("RLH012", "gain")
+    return suspect(
+        "RLH007/hot", temperature=temperature, step=0, severity="note" if learns else None
+    )
 
 
 def empty_answers(view: HistoryView) -> Candidate | None:
@@ -279,7 +285,7 @@ CAUSES: tuple[Cause, ...] = (
     large_beta,
     small_steps,
     frozen_policy,
-    cold_policy,
+    odd_temperature,
     empty_answers,
     foreign_answers,
     turned_advantages,

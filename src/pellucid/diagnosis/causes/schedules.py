@@ -76,9 +76,14 @@ def zero_start(view: HistoryView) -> Candidate | None:
 
 
 def low_foot(view: HistoryView) -> Candidate | None:
-    """A schedule whose highest rate is next to nothing of the optimiser's own."""
-    initial, highest = view.facts.initial_rate, view.rate
-    if not initial or not highest or len(view.history.rates) < limit("UPD005", "updates"):
+    """A schedule whose highest rate is next to nothing of the optimiser's own.
+
+    A training that is over needs fewer updates: its warm-up ends after it.
+    """
+    initial, highest, total = view.facts.initial_rate, view.rate, view.facts.total_steps
+    is_over = total is not None and view.updates >= total
+    least = limit("UPD005", "whole" if is_over else "updates")
+    if not initial or not highest or len(view.history.rates) < least:
         return None
     if highest > limit("UPD005", "foot") * initial or view.goes_well:
         return None
