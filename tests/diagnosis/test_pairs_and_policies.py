@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -42,6 +43,12 @@ def coin(noise: float) -> History:
 def known_pairs(end: float) -> History:
     losses = [max(end, 0.69 - 0.02 * step) for step in range(UPDATES)]
     return history("preferences", losses, marks={"known_rows": mark(8.0, 20)})
+
+
+def known_pairs_in_rows(*ends: float) -> History:
+    """A log with one row for ten updates."""
+    rows = zip((10, 20, 30, 40, 50), (0.61, 0.58, 0.4, *ends), strict=True)
+    return replace(known_pairs(0.5), losses=tuple(rows))
 
 
 def tuned(losses: Sequence[float], stride: float = 0.01) -> History:
@@ -86,6 +93,7 @@ FAULTS: dict[str, tuple[str, str, History]] = {
     "another reference": ("REF001", "differ in weight", pairs([1.2] * 9, [1.1] * 9, **FOREIGN)),
     "a beta that the loss shows": ("REF005", "beta = 50", charged(50.0)),
     "a level coin": ("PRF001", "0.69", coin(0.003)),
+    "pairs by heart, in a short log": ("DAT021", "", known_pairs_in_rows(0.02, 0.01)),
     "pairs by heart": ("DAT021", "", known_pairs(0.05)),
     "a loss that rises at speed": ("OPT005", "0.8", tuned(RISING)),
     "parts of tokens": ("LOS007", "2.4", parts(None)),
@@ -114,6 +122,7 @@ HEALTHY: dict[str, History] = {
     ),
     "small rewards of another reference": pairs([0.8] * 9, [0.7] * 9, **FOREIGN),
     "pairs that are learnt slowly": coin(0.02),
+    "pairs that came again, in a short log": known_pairs_in_rows(0.3, 0.1),
     "pairs that came again": known_pairs(0.3),
     "a loss that rises at small steps": tuned(RISING, 1e-3),
     "a loss that rises a little": tuned([*FALLING, *[4.2] * 40]),

@@ -57,6 +57,13 @@ def agreeing(share: float, history: History) -> History:
     return replace(history, signs={"answers.agreement": (Reading(1, share, "calm"),)})
 
 
+def stepping(ratio: float, history: History) -> History:
+    """The same training, whose first update moves the weights by so much of their size."""
+    signs = {"update.ratio": (Reading(1, ratio, "sick"), Reading(20, 0.01, "calm"))}
+    signs |= {"update.kl_forward": (Reading(1, 2.5, "sick"),)}
+    return replace(history, signs={**history.signs, **signs})
+
+
 def drawn(surplus: float, temperature: float) -> History:
     """A policy whose first answers are so much likelier to it than its own would be."""
     history = policy(0.5, 0.6, 0.7, 0.8)
@@ -185,6 +192,7 @@ HEALTHY: dict[str, History] = {
     "a high temperature, in the loss too": drawn(-2.0, 2.0),
     "pairs of one prompt": pairs(DROPOUT, {"pairs": 8.0, "split": 0.5}),
     "a high temperature, and more reward": policy(0.2, 0.4, 0.7, 0.8, columns={"temperature": 3.0}),
+    "long steps, and far more reward": stepping(1.0, policy(0.2, 0.6, 0.9, 1.0, spread=0.1)),
     "a usual temperature": policy(0.5, 0.6, 0.7, 0.8, columns={"temperature": 0.7}),
     "pairs without a reference": weighed(0.99, 0.47),
     "pairs that are weighed by data": weighed(0.4, 0.69),
@@ -209,3 +217,9 @@ def test_fault_is_named_first(name: str) -> None:
 def test_healthy_training_gets_no_warning(name: str) -> None:
     findings = diagnose(HEALTHY[name])
     assert [finding.text() for finding in findings if finding.severity != "note"] == []
+
+
+def test_a_sign_of_the_first_gradient_comes_before_the_long_steps_behind_it() -> None:
+    training = stepping(1.0, agreeing(0.0, policy(0.5, 0.2, 0.1, 0.0)))
+    alarms = [finding.code for finding in diagnose(training) if finding.severity != "note"]
+    assert alarms == ["RLH003", "OPT005"]
