@@ -51,6 +51,13 @@ def known_pairs_in_rows(*ends: float) -> History:
     return replace(known_pairs(0.5), losses=tuple(rows))
 
 
+def guessed(start: float, **columns: Sequence[float]) -> History:
+    """Pairs of a trained model whose loss ends above ln 2, after a long way."""
+    losses = [start, *[0.75] * (UPDATES - 1)]
+    options: dict[str, Any] = {"columns": columns, "marks": {"stride": mark(8e-3)}}
+    return history("preferences", losses, betas=None, momentum=0.9, **options)
+
+
 def tuned(losses: Sequence[float], stride: float = 0.01) -> History:
     options: dict[str, Any] = {"marks": {"stride": mark(stride)}, "vocab_size": 1000}
     return history(None, losses, pretrained=None, betas=(0.9, 0.999), **options)
@@ -95,6 +102,7 @@ FAULTS: dict[str, tuple[str, str, History]] = {
     "a level coin": ("PRF001", "0.69", coin(0.003)),
     "pairs by heart, in a short log": ("DAT021", "", known_pairs_in_rows(0.02, 0.01)),
     "pairs by heart": ("DAT021", "", known_pairs(0.05)),
+    "pairs that are guessed after a long way": ("OPT005", "guessed", guessed(0.69)),
     "a loss that rises at speed": ("OPT005", "0.8", tuned(RISING)),
     "parts of tokens": ("LOS007", "2.4", parts(None)),
     "cut answers are left out": ("RLH002", "leaves these out", cut_off(1.0)),
@@ -123,6 +131,10 @@ HEALTHY: dict[str, History] = {
     "small rewards of another reference": pairs([0.8] * 9, [0.7] * 9, **FOREIGN),
     "pairs that are learnt slowly": coin(0.02),
     "pairs that came again, in a short log": known_pairs_in_rows(0.3, 0.1),
+    "another loss than that of guessing": guessed(0.88),
+    "margins that grew, in a loss with a term of its own": guessed(
+        0.7, margin=[0.0, *[1.5] * 9], accuracy=[0.5, *[0.9] * 9]
+    ),
     "pairs that came again": known_pairs(0.3),
     "a loss that rises at small steps": tuned(RISING, 1e-3),
     "a loss that rises a little": tuned([*FALLING, *[4.2] * 40]),

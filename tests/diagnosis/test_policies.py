@@ -136,6 +136,7 @@ FAULTS: dict[str, tuple[str, History]] = {
         apart(4.0, policy(0.5, 0.6, 0.7, 0.8)),
     ),
     "pairs across prompts": ("PRF009", pairs(DROPOUT, {"pairs": 8.0, "split": 1.0})),
+    "a distance that pays": ("REF004", policy(0.5, 0.5, 0.6, 0.7, columns={"beta": -0.5})),
     "answers drawn by lot": (
         "RLH007",
         policy(0.5, 0.5, 0.52, 0.5, columns={"temperature": 5.0}),

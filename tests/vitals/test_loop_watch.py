@@ -458,3 +458,38 @@ def test_what_was_written_before_the_first_call_in_training_mode_is_remembered()
         loss_of(model, ids_of(0))
         assert w._first_batch is not None
         assert w._first_batch.answers._is_own
+
+
+class InHalf(nn.Module):
+    """Computes its own loss in half precision, and returns copies in single precision."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.head = nn.Embedding(VOCAB, 16), nn.Linear(16, VOCAB)
+
+    def forward(self, input_ids: Tensor, labels: Tensor) -> dict[str, Tensor]:
+        with torch.autocast("cpu", torch.bfloat16):
+            logits = self.head(self.table(input_ids))
+            loss = nn.functional.cross_entropy(
+                logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten()
+            )
+        return {"loss": loss, "logits": logits.float()}
+
+
+@pytest.mark.parametrize("own_loss", [True, False])
+def test_targets_are_read_where_outputs_are_copies_in_another_precision(own_loss: bool) -> None:
+    """Accelerate returns such copies; a loss of the model's own never reaches them."""
+    torch.manual_seed(0)
+    model = InHalf()
+    optimizer = adam(model)
+    with watch(model, optimizer, max_overhead=None) as w:
+        for step in range(3):
+            ids = ids_of(step)
+            output = model(input_ids=ids, labels=ids)
+            targets = ids[:, 1:].flatten()
+            loss = nn.functional.cross_entropy(output["logits"][:, :-1].flatten(0, 1), targets)
+            (output["loss"] if own_loss else loss).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    assert by_id(w)["targets.single"].value == 1.0
+    assert by_id(w)["targets.own"].value > 0

@@ -6,7 +6,7 @@ import math
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +25,7 @@ from pellucid.vitals.ledger.batch_rows import Rows, first_rows, range_of_classes
 from pellucid.vitals.model_parts import decodes, table_of, unwrap
 from pellucid.vitals.probe import Probe
 from pellucid.vitals.taps.hooks import Hooks
-from pellucid.vitals.taps.outputs import logits_of, output_attribute
+from pellucid.vitals.taps.outputs import GradientHandle, logits_of, output_attribute
 from pellucid.vitals.taps.recorded_call import (
     Call,
     LearningCalls,
@@ -276,7 +276,7 @@ class FirstBatch:
 
     def _take_answers(self, hooks: Hooks, output: Any) -> None:
         def register(tensor: Tensor, take: Callable[[Tensor], None]) -> None:
-            hooks.register(cast("Any", tensor).register_hook, "answers.*", take)
+            hooks.register(partial(GradientHandle, tensor), "answers.*", take)
 
         self.answers.on_outputs(logits_of(output), output, register)
 
@@ -296,4 +296,4 @@ class FirstBatch:
             read_ids = ids if is_placed else None
             self.paid = paid_targets(gradient.detach(), first, self._model, read_ids)
 
-        hooks.register(cast("Any", logits).register_hook, "the first targets", take)
+        hooks.register(partial(GradientHandle, logits), "the first targets", take)
