@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -493,3 +494,33 @@ def test_targets_are_read_where_outputs_are_copies_in_another_precision(own_loss
             optimizer.zero_grad()
     assert by_id(w)["targets.single"].value == 1.0
     assert by_id(w)["targets.own"].value > 0
+
+
+class LastToken(nn.Module):
+    """A score of each row, read at its last token, which it finds by the ids of padding."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.head = nn.Embedding(VOCAB, 16), nn.Linear(16, 1)
+        self.config: Any = SimpleNamespace(model_type="scores", pad_token_id=0)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        states = self.table(input_ids) * attention_mask[..., None]
+        places = torch.arange(input_ids.shape[1])
+        last = (places * (input_ids != 0)).argmax(1)
+        return self.head(states[torch.arange(len(states)), last])
+
+
+def test_a_score_in_half_precision_does_not_depend_on_padding_that_its_ids_show() -> None:
+    torch.manual_seed(0)
+    model = LastToken().bfloat16()
+    optimizer = adam(model)
+    with watch(model, optimizer, max_overhead=None) as w:
+        for _ in range(2):
+            ids = torch.randint(1, VOCAB, (4, 12))
+            mask = (torch.arange(12) < torch.tensor([[12], [7], [9], [5]])).long()
+            scores = model(input_ids=ids * mask, attention_mask=mask)
+            (scores[0] - scores[1]).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    assert by_id(w)["call.padding"].value == 0
