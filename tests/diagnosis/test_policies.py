@@ -57,6 +57,11 @@ def agreeing(share: float, history: History) -> History:
     return replace(history, signs={"answers.agreement": (Reading(1, share, "calm"),)})
 
 
+def at_the_foot(history: History) -> History:
+    """The same training, at a rate that has hardly begun to rise."""
+    return replace(history, rates=tuple((step, 3e-8 * step) for step in range(1, UPDATES + 1)))
+
+
 def stepping(ratio: float, history: History) -> History:
     """The same training, whose first update moves the weights by so much of their size."""
     signs = {"update.ratio": (Reading(1, ratio, "sick"), Reading(20, 0.01, "calm"))}
@@ -136,6 +141,10 @@ FAULTS: dict[str, tuple[str, History]] = {
         apart(4.0, policy(0.5, 0.6, 0.7, 0.8)),
     ),
     "pairs across prompts": ("PRF009", pairs(DROPOUT, {"pairs": 8.0, "split": 1.0})),
+    "a warm-up that outlasts the training": (
+        "UPD005",
+        at_the_foot(policy(0.5, 0.55, 0.5, 0.5, initial_rate=1e-3)),
+    ),
     "a distance that pays": ("REF004", policy(0.5, 0.5, 0.6, 0.7, columns={"beta": -0.5})),
     "answers drawn by lot": (
         "RLH007",
