@@ -57,6 +57,13 @@ def agreeing(share: float, history: History) -> History:
     return replace(history, signs={"answers.agreement": (Reading(1, share, "calm"),)})
 
 
+def passed_by_row(deviation: float) -> History:
+    """A training that passes the reward of each answer: their deviation in the batch is known."""
+    history = policy(0.5, 0.5, 0.5, 0.5)
+    deviations = {"reward_deviation": points([deviation] * 4)}
+    return replace(history, measures={"reward": history.measures["reward"], **deviations})
+
+
 def at_the_foot(history: History) -> History:
     """The same training, at a rate that has hardly begun to rise."""
     return replace(history, rates=tuple((step, 3e-8 * step) for step in range(1, UPDATES + 1)))
@@ -141,6 +148,7 @@ FAULTS: dict[str, tuple[str, History]] = {
         apart(4.0, policy(0.5, 0.6, 0.7, 0.8)),
     ),
     "pairs across prompts": ("PRF009", pairs(DROPOUT, {"pairs": 8.0, "split": 1.0})),
+    "rewards, passed row by row, that are all equal": ("RLH001", passed_by_row(0.0)),
     "a warm-up that outlasts the training": (
         "UPD005",
         at_the_foot(policy(0.5, 0.55, 0.5, 0.5, initial_rate=1e-3)),
