@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -42,6 +43,19 @@ def coin(noise: float) -> History:
 def known_pairs(end: float) -> History:
     losses = [max(end, 0.69 - 0.02 * step) for step in range(UPDATES)]
     return history("preferences", losses, marks={"known_rows": mark(8.0, 20)})
+
+
+def known_pairs_in_rows(*ends: float) -> History:
+    """A log with one row for ten updates."""
+    rows = zip((10, 20, 30, 40, 50), (0.61, 0.58, 0.4, *ends), strict=True)
+    return replace(known_pairs(0.5), losses=tuple(rows))
+
+
+def guessed(start: float, **columns: Sequence[float]) -> History:
+    """Pairs of a trained model whose loss ends above ln 2, after a long way."""
+    losses = [start, *[0.75] * (UPDATES - 1)]
+    options: dict[str, Any] = {"columns": columns, "marks": {"stride": mark(8e-3)}}
+    return history("preferences", losses, betas=None, momentum=0.9, **options)
 
 
 def tuned(losses: Sequence[float], stride: float = 0.01) -> History:
@@ -86,7 +100,9 @@ FAULTS: dict[str, tuple[str, str, History]] = {
     "another reference": ("REF001", "differ in weight", pairs([1.2] * 9, [1.1] * 9, **FOREIGN)),
     "a beta that the loss shows": ("REF005", "beta = 50", charged(50.0)),
     "a level coin": ("PRF001", "0.69", coin(0.003)),
+    "pairs by heart, in a short log": ("DAT021", "", known_pairs_in_rows(0.02, 0.01)),
     "pairs by heart": ("DAT021", "", known_pairs(0.05)),
+    "pairs that are guessed after a long way": ("OPT005", "guessed", guessed(0.69)),
     "a loss that rises at speed": ("OPT005", "0.8", tuned(RISING)),
     "parts of tokens": ("LOS007", "2.4", parts(None)),
     "cut answers are left out": ("RLH002", "leaves these out", cut_off(1.0)),
@@ -95,6 +111,16 @@ FAULTS: dict[str, tuple[str, str, History]] = {
 HEALTHY: dict[str, History] = {
     "a start of two rewards": pairs([0.01, 0.2, 0.4], [-0.01, -0.2, -0.4], first=1.0),
     "rewards of another size": pairs([1.7, 1.8, 1.9], [-1.6, -1.7, -1.8], first=1.0),
+    "weights of the loss's own, and no margin": history(
+        "preferences",
+        [2.78, 2.65, *[0.4] * (UPDATES - 2)],
+        columns={
+            "chosen_reward": [-1e-7, -0.1, *[-6.0] * 9],
+            "rejected_reward": [0.0, -1, *[-18] * 9],
+            "margin": [-1e-7, 0.9, *[12.0] * 9],
+        },
+        signs={f"answers.{name}": n for name, n in (FOREIGN | {"weight": 0.1}).items()},
+    ),
     "no reference": pairs([-7.8] * 9, [-7.9] * 9, **SQUARED),
     "no reference, in a warm-up": history(
         "preferences",
@@ -104,6 +130,11 @@ HEALTHY: dict[str, History] = {
     ),
     "small rewards of another reference": pairs([0.8] * 9, [0.7] * 9, **FOREIGN),
     "pairs that are learnt slowly": coin(0.02),
+    "pairs that came again, in a short log": known_pairs_in_rows(0.3, 0.1),
+    "another loss than that of guessing": guessed(0.88),
+    "margins that grew, in a loss with a term of its own": guessed(
+        0.7, margin=[0.0, *[1.5] * 9], accuracy=[0.5, *[0.9] * 9]
+    ),
     "pairs that came again": known_pairs(0.3),
     "a loss that rises at small steps": tuned(RISING, 1e-3),
     "a loss that rises a little": tuned([*FALLING, *[4.2] * 40]),

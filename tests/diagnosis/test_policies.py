@@ -57,6 +57,25 @@ def agreeing(share: float, history: History) -> History:
     return replace(history, signs={"answers.agreement": (Reading(1, share, "calm"),)})
 
 
+def passed_by_row(deviation: float) -> History:
+    """A training that passes the reward of each answer: their deviation in the batch is known."""
+    history = policy(0.5, 0.5, 0.5, 0.5)
+    deviations = {"reward_deviation": points([deviation] * 4)}
+    return replace(history, measures={"reward": history.measures["reward"], **deviations})
+
+
+def at_the_foot(history: History) -> History:
+    """The same training, at a rate that has hardly begun to rise."""
+    return replace(history, rates=tuple((step, 3e-8 * step) for step in range(1, UPDATES + 1)))
+
+
+def stepping(ratio: float, history: History) -> History:
+    """The same training, whose first update moves the weights by so much of their size."""
+    signs = {"update.ratio": (Reading(1, ratio, "sick"), Reading(20, 0.01, "calm"))}
+    signs |= {"update.kl_forward": (Reading(1, 2.5, "sick"),)}
+    return replace(history, signs={**history.signs, **signs})
+
+
 def drawn(surplus: float, temperature: float) -> History:
     """A policy whose first answers are so much likelier to it than its own would be."""
     history = policy(0.5, 0.6, 0.7, 0.8)
@@ -129,6 +148,16 @@ FAULTS: dict[str, tuple[str, History]] = {
         apart(4.0, policy(0.5, 0.6, 0.7, 0.8)),
     ),
     "pairs across prompts": ("PRF009", pairs(DROPOUT, {"pairs": 8.0, "split": 1.0})),
+    "rewards, passed row by row, that are all equal": ("RLH001", passed_by_row(0.0)),
+    "a warm-up that outlasts the training": (
+        "UPD005",
+        at_the_foot(policy(0.5, 0.55, 0.5, 0.5, initial_rate=1e-3)),
+    ),
+    "a distance that pays": ("REF004", policy(0.5, 0.5, 0.6, 0.7, columns={"beta": -0.5})),
+    "answers drawn by lot": (
+        "RLH007",
+        policy(0.5, 0.5, 0.52, 0.5, columns={"temperature": 5.0}),
+    ),
     "answers from another temperature": ("RLH009", drawn(-2.0, 1.0)),
     "a sum against a mean": ("PRF010", pairs(DROPOUT, {"pairs": 8.0, "units": 1.0})),
     "all answers are called good": (
@@ -180,6 +209,8 @@ HEALTHY: dict[str, History] = {
     "answers of the policy": drawn(-0.2, 1.0),
     "a high temperature, in the loss too": drawn(-2.0, 2.0),
     "pairs of one prompt": pairs(DROPOUT, {"pairs": 8.0, "split": 0.5}),
+    "a high temperature, and more reward": policy(0.2, 0.4, 0.7, 0.8, columns={"temperature": 3.0}),
+    "long steps, and far more reward": stepping(1.0, policy(0.2, 0.6, 0.9, 1.0, spread=0.1)),
     "a usual temperature": policy(0.5, 0.6, 0.7, 0.8, columns={"temperature": 0.7}),
     "pairs without a reference": weighed(0.99, 0.47),
     "pairs that are weighed by data": weighed(0.4, 0.69),
@@ -204,3 +235,9 @@ def test_fault_is_named_first(name: str) -> None:
 def test_healthy_training_gets_no_warning(name: str) -> None:
     findings = diagnose(HEALTHY[name])
     assert [finding.text() for finding in findings if finding.severity != "note"] == []
+
+
+def test_a_sign_of_the_first_gradient_comes_before_the_long_steps_behind_it() -> None:
+    training = stepping(1.0, agreeing(0.0, policy(0.5, 0.2, 0.1, 0.0)))
+    alarms = [finding.code for finding in diagnose(training) if finding.severity != "note"]
+    assert alarms == ["RLH003", "OPT005"]

@@ -57,6 +57,11 @@ def of_answers(prompts: float, answers: float) -> History:
     return run(signs, losses=(answers, *[2.0] * 39), vocab_size=512)
 
 
+def of_prompts(prompts: float, trained: float = 1.0) -> History:
+    signs = {"targets.prompt_nats": prompts, "weights.trained": trained}
+    return run(signs, objective="preferences", losses=(0.69, *[0.5] * 39), vocab_size=512)
+
+
 UNDECIDED: dict[str, tuple[str, History]] = {
     "penalties, or a reward turned round": (
         "above 0",
@@ -75,9 +80,12 @@ UNDECIDED: dict[str, tuple[str, History]] = {
         "take Adam",
         of_rewards(rewards=(0.2, 0.3, 0.4, 0.5), stride=4e-5, momentum=0.0),
     ),
+    "prompts of other ids": ("another tokenizer", of_prompts(9.4)),
     "answers of another form": ("template", of_answers(3.5, 5.5)),
 }
 SILENT: dict[str, History] = {
+    "prompts that a trained model guesses": of_prompts(6.6),
+    "prompts that a new model finds strange": of_prompts(9.4, trained=0.0),
     "rewards": of_rewards(rewards=(0.2, 0.3, 0.4, 0.5)),
     "rewards of both signs": of_rewards(rewards=(-0.2, 0.1, 0.4, 0.5)),
     "it climbs, and the reward rises": of_rewards(rewards=(0.2, 0.5, 0.7, 0.9), maximizes=True),

@@ -349,6 +349,18 @@ def test_rates_of_0_below_0_and_at_the_foot_of_a_warm_up_are_named(
     assert [f.code for f in found if f.severity != "note"][:1] == ([code] if code else [])
 
 
+@pytest.mark.parametrize(("total", "codes"), [(50, ["UPD005"]), (5000, []), (None, [])])
+def test_a_training_that_ends_at_the_foot_of_its_warm_up_is_named(
+    total: int | None, codes: list[str]
+) -> None:
+    course = healthy()
+    facts = replace(course.facts, initial_rate=1e-3, learning_rate=5e-7, total_steps=total)
+    points = tuple((n, 1e-8 * n) for n in range(1, 51))
+    losses = tuple((n, GUESSING) for n in range(1, 51))
+    findings = diagnose(replace(course, rates=points, facts=facts, losses=losses, signs={}))
+    assert [f.code for f in findings if f.code == "UPD005"] == codes
+
+
 def test_weights_put_back_once_are_named_if_the_loss_rises() -> None:
     course = healthy()
     mark = Mark(n_seen=1, n_seeable=150, first=120, values=[119.0], steps=[120])
@@ -565,3 +577,18 @@ def test_cut_gradients_do_not_matter_where_steps_follow_the_rate(
     marks = {"cut": mark(1e-4), "drift": mark(0.01), "stride": mark(0.01 * step)}
     found = diagnose(replace(course, facts=facts, losses=stuck, marks=marks))
     assert ("UPD008", severity) in [(f.code, f.severity) for f in found]
+
+
+@pytest.mark.parametrize(
+    ("norms", "is_warned"), [((0.5, 0.9, 0.6, 0.7), True), ((0.1, 0.9, 0.6), False)]
+)
+def test_a_short_log_of_norms_tells_a_clip_that_is_too_tight_if_all_are_far_above(
+    norms: tuple[float, ...], is_warned: bool
+) -> None:
+    course = healthy()
+    facts = replace(course.facts, clip_norm=0.02, betas=None, momentum=0.9, optimiser="SGD")
+    rows = tuple((10 * (n + 1), norm) for n, norm in enumerate(norms))
+    marks = {"stride": Mark(n_seen=40, n_seeable=40, first=1, values=[2e-8] * 40)}
+    findings = diagnose(replace(course, facts=facts, grad_norms=rows, marks=marks, signs={}))
+    found = {finding.code for finding in findings if finding.severity != "note"}
+    assert ("OPT012" in found) is is_warned

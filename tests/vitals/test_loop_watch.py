@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -428,3 +429,98 @@ def test_without_with_the_first_step_begins_the_watch(before_step: bool) -> None
     assert not model._forward_hooks
     w.step(loss)
     assert w.updates == (40 if before_step else 39)
+
+
+@pytest.mark.parametrize("evaluates_first", [True, False])
+def test_a_model_that_never_rests_or_always_does_is_seen_alike(evaluates_first: bool) -> None:
+    """A loop may evaluate before it trains, or never call `train()`: models come in that mode."""
+    model = made().eval()
+    optimizer = adam(model)
+    with watch(model, optimizer, max_overhead=None) as w:
+        if evaluates_first:
+            loss_of(model, ids_of(9))  # with gradients, and no backward pass
+            model.train()
+        loop(model, optimizer, 5)
+    assert {"call.inputs", "targets.single"} <= by_id(w).keys()
+    first = w._first_batch
+    assert first is not None
+    assert first.first_ids is not None
+    assert torch.equal(first.first_ids, ids_of(0)[:, :-1])
+    assert history_of_watch(w).facts.rests is not evaluates_first
+
+
+def test_what_was_written_before_the_first_call_in_training_mode_is_remembered() -> None:
+    model = made().eval()
+    prompts = ids_of(0)[:, :4]
+    with watch(model, adam(model)) as w:
+        with torch.no_grad():
+            model(prompts)
+        model.train()
+        loss_of(model, ids_of(0))
+        assert w._first_batch is not None
+        assert w._first_batch.answers._is_own
+
+
+class InHalf(nn.Module):
+    """Computes its own loss in half precision, and returns copies in single precision."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.head = nn.Embedding(VOCAB, 16), nn.Linear(16, VOCAB)
+
+    def forward(self, input_ids: Tensor, labels: Tensor) -> dict[str, Tensor]:
+        with torch.autocast("cpu", torch.bfloat16):
+            logits = self.head(self.table(input_ids))
+            loss = nn.functional.cross_entropy(
+                logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten()
+            )
+        return {"loss": loss, "logits": logits.float()}
+
+
+@pytest.mark.parametrize("own_loss", [True, False])
+def test_targets_are_read_where_outputs_are_copies_in_another_precision(own_loss: bool) -> None:
+    """Accelerate returns such copies; a loss of the model's own never reaches them."""
+    torch.manual_seed(0)
+    model = InHalf()
+    optimizer = adam(model)
+    with watch(model, optimizer, max_overhead=None) as w:
+        for step in range(3):
+            ids = ids_of(step)
+            output = model(input_ids=ids, labels=ids)
+            targets = ids[:, 1:].flatten()
+            loss = nn.functional.cross_entropy(output["logits"][:, :-1].flatten(0, 1), targets)
+            (output["loss"] if own_loss else loss).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    assert by_id(w)["targets.single"].value == 1.0
+    assert by_id(w)["targets.own"].value > 0
+
+
+class LastToken(nn.Module):
+    """A score of each row, read at its last token, which it finds by the ids of padding."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.head = nn.Embedding(VOCAB, 16), nn.Linear(16, 1)
+        self.config: Any = SimpleNamespace(model_type="scores", pad_token_id=0)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        states = self.table(input_ids) * attention_mask[..., None]
+        places = torch.arange(input_ids.shape[1])
+        last = (places * (input_ids != 0)).argmax(1)
+        return self.head(states[torch.arange(len(states)), last])
+
+
+def test_a_score_in_half_precision_does_not_depend_on_padding_that_its_ids_show() -> None:
+    torch.manual_seed(0)
+    model = LastToken().bfloat16()
+    optimizer = adam(model)
+    with watch(model, optimizer, max_overhead=None) as w:
+        for _ in range(2):
+            ids = torch.randint(1, VOCAB, (4, 12))
+            mask = (torch.arange(12) < torch.tensor([[12], [7], [9], [5]])).long()
+            scores = model(input_ids=ids * mask, attention_mask=mask)
+            (scores[0] - scores[1]).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    assert by_id(w)["call.padding"].value == 0

@@ -63,6 +63,7 @@ class WatchState(NamedTuple):
         prompt_answers: The first rows whose labels leave out a prompt; None without hooks.
         row_starts: The first tokens of rows, in training and in evaluation; None without hooks.
         moved_by_others: Names of trained weights that no watched optimiser holds, and that moved.
+        has_trained: Whether the model was called in training mode; None without hooks.
     """
 
     judge: VerdictTracker
@@ -76,6 +77,7 @@ class WatchState(NamedTuple):
     prompt_answers: PromptAnswers | None = None
     row_starts: RowStarts | None = None
     moved_by_others: tuple[str, ...] = ()
+    has_trained: bool | None = None
 
 
 class WatchReport:
@@ -142,6 +144,7 @@ class WatchReport:
             prompt_answers=None if self._first_batch is None else self._first_batch.prompt_answers,
             row_starts=None if self._first_batch is None else self._first_batch.row_starts,
             moved_by_others=moved_names or (),
+            has_trained=None if self._first_batch is None else self._first_batch.has_trained,
         )
 
     @property

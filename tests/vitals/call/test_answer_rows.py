@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -17,6 +20,7 @@ from pellucid.vitals.call.answer_rows import (
     pair_signs,
     pays_last_alone,
 )
+from pellucid.vitals.call.answers import Answers
 
 
 def pair(start: list[int], chosen: list[int], rejected: list[int]) -> list[list[int]]:
@@ -161,3 +165,28 @@ def test_answers_in_any_order_begin_with_the_prompts_they_were_written_from() ->
     assert begin_alike(answers[[2, 0]], prompts)
     assert not begin_alike(prompts, prompts)
     assert not begin_alike(answers + 1, prompts)
+
+
+def test_places_that_labels_leave_out_are_not_paid_for() -> None:
+    """A loop sums log P over all places, and the model gives 0 at those of prompts."""
+    answers, lengths = Answers(), [3, 5, 2, 6, 4, 7, 3]
+    prompts = [[1, 10 + i, 50 + i, 90] for i in range(len(lengths))]
+    rows = [
+        [*prompt, *[side] * n, *[0] * (8 - n)]
+        for side in (3, 4)
+        for prompt, n in zip(prompts, lengths, strict=True)
+    ]
+    place = torch.arange(12)
+    n_paid = torch.tensor(lengths * 2)[:, None]
+    is_paid = (place >= 4) & (place < 4 + n_paid)
+    answers.on_training(torch.tensor(rows))
+    hooks: list[Any] = []
+    log_ps = (-2.0 * is_paid).requires_grad_()
+    output = SimpleNamespace(log_probs=log_ps, entropy=1.5 * is_paid)
+    answers.on_outputs(None, output, lambda _, hook: hooks.append(hook))
+    sign = torch.tensor([-1.0] * len(lengths) + [1.0] * len(lengths))[:, None]
+    for hook in hooks:
+        hook((sign / n_paid).expand(-1, 12))
+    signs = answers.measure(is_scaled=False)
+    assert signs["answers.explained"] == 1.0
+    assert answers._rows[0].surplus.tolist() == pytest.approx([-0.5] * 14)

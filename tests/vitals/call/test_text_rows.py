@@ -177,3 +177,19 @@ def test_starts_that_come_twice_show_whatever_the_outputs_are(targets: Tensor | 
     assert measure(arguments, ids, targets)["batch.doubled_start"] == 1
     assert measure(arguments, ids[:, 1:], None)["batch.doubled_start"] == 0
     assert "batch.doubled_start" not in measure(arguments, ids[:3], None)
+
+
+@pytest.mark.parametrize(("is_asked", "share"), [(True, 0.0), (False, 1.0)])
+def test_an_end_that_a_teacher_gives_a_share_of_is_asked_for(is_asked: bool, share: float) -> None:
+    """Places of several tokens have no single target, but are paid for."""
+    texts = [[*range(10, 18 + n), END] for n in range(4)]
+    tokens = filled_rows(*texts, [30] * 14, at_start=False)
+    targets = torch.full_like(tokens, IGNORED)
+    targets[:, 3:6] = tokens[:, 4:7]  # what is clear to the teacher
+    all_targets = targets.clone()
+    for row, text in enumerate(texts):
+        all_targets[row, 6 : len(text) - 2 + is_asked] = 50
+    arguments = Arguments(Call((), {"ids": tokens}), "ids", pad=PAD, ends=(END,))
+    signs = unended_rows(arguments, tokens, targets, all_targets)
+    assert signs is not None
+    assert signs["targets.unended"] == share

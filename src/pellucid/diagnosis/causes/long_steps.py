@@ -69,8 +69,18 @@ def _way_to_guessing(view: HistoryView) -> float | None:
     coin, end, distance = view.coin, view.end, view.distance
     if coin is None or end is None or distance is None or not was_trained(view):
         return None
+    if _tells_pairs_apart(view) or abs((view.start or coin) - coin) > limit("REF001", "coin"):
+        return None  # or it is another loss, such as KTO's: that of guessing is not ln 2
     is_guess = end > coin - limit("PRF001", "margin") and view.updates >= _LONG
     return distance if is_guess and distance > limit("OPT005", "way") else None
+
+
+def _tells_pairs_apart(view: HistoryView) -> bool:
+    """Whether the columns of pairs say that chosen answers win."""
+    margin, accuracy = view.late("margin"), view.late("accuracy")
+    if margin is None or margin < limit("OPT005", "margin"):
+        return False
+    return accuracy is not None and accuracy >= limit("OPT005", "wins")
 
 
 def _rise_at_speed(view: HistoryView) -> float | None:

@@ -57,11 +57,11 @@ def tight_clip(view: HistoryView) -> Candidate | None:
     """A clipping limit far below the usual norm."""
     clip = view.facts.clip_norm
     norms = [value for _, value in view.history.grad_norms if math.isfinite(value)]
-    if clip is None or len(norms) < 5:
+    if clip is None or len(norms) < 3:
         return None
-    cut = clip / max(statistics.median(norms), 1e-30)
-    at_clip = sum(map(view.at_clip, norms)) / len(norms) > 0.98
-    is_tiny = at_clip and clip < limit("OPT012", "tiny")
+    # of few norms, the smallest one has to be far above the limit too
+    cut = clip / max(min(norms) if len(norms) < 5 else statistics.median(norms), 1e-30)
+    is_tiny = clip < limit("OPT012", "tiny") and sum(map(view.at_clip, norms)) > 0.98 * len(norms)
     if cut > limit("OPT012", "cut") and not is_tiny:
         return None
     # adaptive steps have one size for gradients of any length
@@ -103,7 +103,7 @@ def cut_off_blocks(view: HistoryView) -> Candidate | None:
     ratios, zeros = view.readings("gradient.depth_ratio"), view.readings("gradient.zeros")
     if len(ratios) < limit("GRD002", "readings") or ratios[-1].step <= limit("GRD002", "updates"):
         return None
-    if any(reading.value != 0 for reading in ratios) or view.facts.weights == "float16":
+    if any(reading.value for reading in ratios) or view.facts.weights == "float16":
         return None
     shares = [reading.value for reading in zeros]
     # what underflows is small, and not zero, in its samples

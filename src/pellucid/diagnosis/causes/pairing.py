@@ -48,6 +48,14 @@ def opposite_rewards(view: HistoryView) -> tuple[float, float] | None:
     return (chosen, rejected) if is_opposite and abs(chosen) > limit("REF001", "crossed") else None
 
 
+def _is_its_reference(view: HistoryView) -> bool:
+    """Whether both rewards are 0 in the row of the first update: then no margin differs from 0."""
+    columns = [view.history.measures.get(kind, ()) for kind in ("chosen_reward", "rejected_reward")]
+    if any(not points or points[0][0] > 1 for points in columns):
+        return False
+    return max(abs(points[0][1]) for points in columns) < limit("REF001", "none")
+
+
 def crossed_sides(view: HistoryView) -> Candidate | None:
     """Each side of the pairs has the other side's reference: one of the two was exchanged."""
     rewards = opposite_rewards(view)
@@ -113,7 +121,7 @@ def decided_pairs(view: HistoryView) -> Candidate | None:
     is_ordered = explained is not None and explained >= limit("REF001", "explained")
     is_known = explained is not None and (is_off or is_ordered)
     least = limit("REF001", "shifted" if is_known else "uneven")
-    if uneven <= least:
+    if uneven <= least or _is_its_reference(view):
         return None
     is_open = limit("REF001", "decided") < start < limit("REF001", "wrong")
     # -log sigmoid(beta z) weighs all pairs together by beta at most, and IPO's square by more

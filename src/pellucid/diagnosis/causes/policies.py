@@ -5,83 +5,31 @@ A gain is measured in standard deviations of the rewards within a group: their u
 
 from __future__ import annotations
 
-import math
 import statistics
-from typing import NamedTuple
 
 from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect, suspect_mark
 from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.causes.reference import charged_beta
+from pellucid.diagnosis.causes.reward_gains import PARTS, Rewards, rewards_of
 from pellucid.diagnosis.finding import limit
-from pellucid.diagnosis.logs.statistics import bend, ends
+from pellucid.diagnosis.logs.statistics import ends
 
-#: The record is compared in so many parts.
-_PARTS = 4
 #: The noise of rewards is known from so many rows on.
 _NOISY = 8
 #: The first losses, before steps have moved the policy.
 _EARLY = 3
 
 
-class _Rewards(NamedTuple):
-    """The mean rewards at the start and at their best later, and the gain.
-
-    The gain is in deviations of single rewards, and in standard errors as the noise from row to row
-    tells them; the latter is None without noise. `largest_gain` is what the second half may have
-    gained, in deviations: what it has, and a standard error.
-    """
-
-    start: float
-    best: float
-    gain: float
-    errors: float | None
-    largest_gain: float
-
-
-def _rewards(view: HistoryView) -> _Rewards | None:
-    """The rewards of a training that is over and was seen from its beginning; None if unknown.
-
-    Rewards that differ little, for their size, may be as good as they can be.
-    """
-    points, total = view.history.measures.get("reward", ()), view.facts.total_steps
-    # a whole batch has a larger deviation than its groups, which is better than none
-    deviations = view.measure("reward_spread") or view.measure("reward_deviation")
-    spreads = [spread for spread in deviations if spread > 0]
-    is_over = total is not None and view.updates >= limit("RLH012", "share") * total
-    if not view.facts.on_rewards or not is_over or len(points) < _PARTS or not spreads:
-        return None
-    (first_step, _), (second_step, _) = points[:2]
-    is_whole = first_step <= 2 * (second_step - first_step)
-    if not is_whole or view.updates < limit("RLH012", "updates"):
-        return None
-    size = len(points) // _PARTS
-    part_means = [
-        statistics.fmean(value for _, value in points[i * size : (i + 1) * size])
-        for i in range(len(points) // size)
-    ]
-    start, best, spread = part_means[0], max(part_means[1:]), statistics.median(spreads)
-    if spread < limit("RLH012", "spread") * abs(start):
-        return None
-    # the standard deviation of single rows, around any line
-    deviation = 1.4826 * bend(view.measure("reward")) / math.sqrt(6)
-    error = deviation * math.sqrt(2 / size)
-    errors = (best - start) / error if error else math.inf if best > start else None
-    late = statistics.fmean(value for _, value in points[len(points) // 2 :])
-    late_error = deviation * math.sqrt(1 / size + 1 / (len(points) - len(points) // 2))
-    largest_gain = (late - start + late_error) / spread
-    return _Rewards(start, best, (best - start) / spread, errors, largest_gain)
-
-
-def _stays(view: HistoryView) -> _Rewards | None:
+def _stays(view: HistoryView) -> Rewards | None:
     """The rewards, if no later part of the training has gained anything."""
-    rewards = _rewards(view)
+    rewards = rewards_of(view)
     if rewards is None or max(rewards.gain, rewards.largest_gain) >= limit("RLH012", "gain"):
         return None
     is_noise_known = len(view.measure("reward")) >= _NOISY
     return None if is_noise_known and not _is_by_chance(rewards) else rewards
 
 
-def _is_by_chance(rewards: _Rewards) -> bool:
+def _is_by_chance(rewards: Rewards) -> bool:
     """Whether the noise of the rewards explains how far they rose."""
     return rewards.errors is None or rewards.errors <= limit("RLH012", "errors")
 
@@ -91,7 +39,7 @@ def _is_still(view: HistoryView) -> bool:
 
     The best of several parts is above the first one by chance, too.
     """
-    rewards = _rewards(view)
+    rewards = rewards_of(view)
     if rewards is None or rewards.gain <= -limit("RLH012", "gain"):
         return False
     return _stays(view) is not None or (rewards.errors is not None and _is_by_chance(rewards))
@@ -124,7 +72,7 @@ def lost_spread(view: HistoryView) -> Candidate | None:
     """
     rows, rewards = _rows_with_spread(view), view.measure("reward")
     last = max((row for row, has_spread in enumerate(rows, 1) if has_spread), default=0)
-    n, size = len(rows), len(rewards) // _PARTS
+    n, size = len(rows), len(rewards) // PARTS
     if not view.facts.on_rewards or n < limit("RLH003", "rows") or not size or not last:
         return None
     chance = (last / n) ** sum(rows)
@@ -171,7 +119,7 @@ def large_beta(view: HistoryView) -> Candidate | None:
     # advantages that are divided by their deviation have one of 1
     spread = max(1.0, statistics.median(view.measure("reward_spread") or [1.0]))
     bound = spread * statistics.median(lengths) / beta
-    rewards = _rewards(view)
+    rewards = rewards_of(view)
     has_gained = rewards is not None and rewards.gain > limit("REF005", "gain")
     if bound >= limit("REF005", "gain") or has_gained:
         return None
@@ -188,7 +136,7 @@ def small_steps(view: HistoryView) -> Candidate | None:
 
 def frozen_policy(view: HistoryView) -> Candidate | None:
     """Rewards that stay, where no matrix of any block is trained."""
-    rewards = _rewards(view)
+    rewards = rewards_of(view)
     if not view.facts.frozen_body or rewards is None:
         return None
     # what cannot learn needs less proof that it does not
@@ -197,14 +145,20 @@ def frozen_policy(view: HistoryView) -> Candidate | None:
     return suspect("GRD003/rewards", share=view.facts.frozen, step=0, severity="warn")
 
 
-def cold_policy(view: HistoryView) -> Candidate | None:
-    """Answers that are drawn at a temperature at which a policy always writes the same."""
+def odd_temperature(view: HistoryView) -> Candidate | None:
+    """Answers drawn at a temperature at which a policy always writes the same, or writes by lot."""
     temperatures = view.measure("temperature")
     if not view.facts.on_rewards or not temperatures:
         return None
-    if not 0 < temperatures[0] < limit("RLH007", "cold"):
+    temperature, rewards = temperatures[0], rewards_of(view)
+    if 0 < temperature < limit("RLH007", "cold"):
+        return suspect("RLH007/cold", temperature=temperature, step=0)
+    if temperature <= limit("RLH007", "hot"):
         return None
-    return suspect("RLH007/cold", temperature=temperatures[0], step=0)
+    learns = rewards is not None and rewards.gain > limit("RLH012", "gain")
+    return suspect(
+        "RLH007/hot", temperature=temperature, step=0, severity="note" if learns else None
+    )
 
 
 def empty_answers(view: HistoryView) -> Candidate | None:
@@ -279,7 +233,7 @@ CAUSES: tuple[Cause, ...] = (
     large_beta,
     small_steps,
     frozen_policy,
-    cold_policy,
+    odd_temperature,
     empty_answers,
     foreign_answers,
     turned_advantages,

@@ -13,6 +13,7 @@ from pellucid.diagnosis.causes.long_steps import (
     usual_stride,
     was_trained,
 )
+from pellucid.diagnosis.causes.reward_gains import has_gained
 from pellucid.diagnosis.finding import limit
 
 #: So many values that run away are enough, also while the loss comes down.
@@ -64,7 +65,7 @@ def too_high(view: HistoryView) -> Candidate | None:
         effects="; ".join(effect for _, effect in runaways.values()),
         **values,
         step=None if update is None else update.step,
-        severity=None if is_hurt or len(runaways) > 2 else "warn",
+        severity="note" if has_gained(view) else None if is_hurt or len(runaways) > 2 else "warn",
         rivals=("OPT006",) if sudden and not is_lost else (),
     )
 
@@ -106,7 +107,7 @@ def no_warm_up(view: HistoryView) -> Candidate | None:
         first=first,
         warm_up=view.facts.warmup_steps,
         step=1,
-        severity="note" if is_harmless else None,
+        severity="note" if is_harmless or has_gained(view) else None,
         rivals=() if is_calm else ("OPT005",),
     )
 

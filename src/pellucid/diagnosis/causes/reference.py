@@ -64,6 +64,14 @@ def paid_distance(view: HistoryView) -> Candidate | None:
     return suspect("REF004", weight=weight, n=len(pairs), distance=distances[-1])
 
 
+def negative_beta(view: HistoryView) -> Candidate | None:
+    """A weight of the distance below 0, as the trainer logs it: the way from the reference pays."""
+    betas = view.measure("beta")
+    if not view.facts.on_rewards or not betas or betas[0] >= 0:
+        return None
+    return suspect("REF004/beta", beta=betas[0], step=0)
+
+
 def charged_beta(view: HistoryView) -> float | None:
     """The loss over the distance from the reference, where it is one number: that is beta.
 
@@ -180,6 +188,7 @@ CAUSES: tuple[Cause, ...] = (
     other_reference,
     far_start,
     paid_distance,
+    negative_beta,
     shared_reference,
     moving_reference,
     renewed_reference,

@@ -13,6 +13,8 @@ from pellucid.diagnosis.finding import limit
 from pellucid.diagnosis.logs.statistics import bend
 from pellucid.vitals import Mark
 
+#: In a log with one row for so many updates, so many of the last rows are the end.
+_COARSE, _LAST_ROWS = 5, 2
 #: Optimisers that compare gradients of two steps, so that both have to be of the same rows.
 _OF_FULL_BATCHES = ("LBFGS", "Rprop")
 
@@ -155,7 +157,18 @@ def few_pairs(view: HistoryView) -> Candidate | None:
     repetitions = statistics.median(mark.values[-3:])
     candidate = _as_often_later(view, mark, "DAT021/pairs", repetitions, limit("DAT021", "pairs"))
     is_known = view.end is not None and view.end < limit("DAT021", "heart")
+    is_known = is_known or _ends_below(view, limit("DAT021", "heart"))
     return candidate if candidate is None or is_known else replace(candidate, severity="note")
+
+
+def _ends_below(view: HistoryView, most: float) -> bool:
+    """Whether the last losses are below a number, in a log with one row for many updates.
+
+    Its last five rows may be all of the training.
+    """
+    rows = list(zip(view.steps, view.losses, strict=True))[-_LAST_ROWS:]
+    is_coarse = len(rows) == _LAST_ROWS and rows[-1][0] - rows[-2][0] >= _COARSE
+    return is_coarse and max(loss for _, loss in rows) < most
 
 
 def copied_rows(view: HistoryView) -> Candidate | None:

@@ -87,7 +87,8 @@ def _share_without_spread(view: HistoryView) -> float | None:
     groups = view.late("equal_groups")
     if groups is not None:
         return groups
-    for kind in ("reward_spread", "advantage"):
+    # a batch whose rewards are all equal has no group with a spread
+    for kind in ("reward_spread", "advantage", "reward_deviation"):
         values = view.measure(kind)
         if len(values) >= _LEAST_ROWS:
             return sum(value == 0 for value in values) / len(values)

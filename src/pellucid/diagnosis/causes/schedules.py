@@ -6,6 +6,7 @@ import math
 
 from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect, suspect_mark
 from pellucid.diagnosis.causes.history_view import HistoryView
+from pellucid.diagnosis.causes.reward_gains import has_gained
 from pellucid.diagnosis.causes.updates import likelihood
 from pellucid.diagnosis.finding import limit
 
@@ -76,11 +77,18 @@ def zero_start(view: HistoryView) -> Candidate | None:
 
 
 def low_foot(view: HistoryView) -> Candidate | None:
-    """A schedule whose highest rate is next to nothing of the optimiser's own."""
-    initial, highest = view.facts.initial_rate, view.rate
-    if not initial or not highest or len(view.history.rates) < limit("UPD005", "updates"):
+    """A schedule whose highest rate is next to nothing of the optimiser's own.
+
+    A training that is over needs fewer updates: its warm-up ends after it.
+    """
+    initial, highest, total = view.facts.initial_rate, view.rate, view.facts.total_steps
+    is_over = total is not None and view.updates >= total
+    least = limit("UPD005", "whole" if is_over else "updates")
+    if not initial or not highest or len(view.history.rates) < least:
         return None
-    if highest > limit("UPD005", "foot") * initial or view.goes_well:
+    # the loss of a policy stays near 0, whatever becomes of it: its rewards tell
+    is_well = has_gained(view) if view.facts.on_rewards else view.goes_well
+    if highest > limit("UPD005", "foot") * initial or is_well:
         return None
     n = len(view.history.rates)
     return suspect("UPD005/foot", rate=highest, initial=initial, n=n, step=view.updates)

@@ -118,6 +118,16 @@ def strange_answers(view: HistoryView) -> Candidate | None:
     return suspect("UNK002/form", prompts=prompts, answers=answers, step=0)
 
 
+def strange_tokens(view: HistoryView) -> Candidate | None:
+    """Prompts that a trained model finds far less likely than one that guesses would."""
+    prompts, trained = view.first("targets.prompt_nats"), view.first("weights.trained")
+    if prompts is None or view.guessing is None or (trained or 0.0) < limit("UNK002", "trained"):
+        return None
+    if prompts < view.guessing + limit("UNK002", "worse"):
+        return None
+    return suspect("UNK002/ids", prompts=prompts, guessing=view.guessing, step=0)
+
+
 def shorter_steps(view: HistoryView) -> Candidate | None:
     """Steps of Adam that become far shorter at once, at the same rate, and stay so.
 
@@ -152,5 +162,6 @@ CAUSES: tuple[Cause, ...] = (
     slow_descent,
     strange_choices,
     strange_answers,
+    strange_tokens,
     shorter_steps,
 )

@@ -199,11 +199,10 @@ def at_rest(view: HistoryView) -> Candidate | None:
     if mark is None or not dropout:
         return None
     # Hugging Face models come in evaluation mode, and many fine-tune them like that
-    # only a call in training mode is repeated
     first_calls = [
         r[0].step for id, r in view.history.signs.items() if id.startswith("call.") and r
     ]
-    was_training = min(first_calls, default=mark.first) < mark.first
+    was_training = not view.facts.rests and min(first_calls, default=mark.first) < mark.first
     began_later = was_training or mark.first > limit("UPD007", "start")
     return suspect(
         "UPD007",

@@ -62,6 +62,7 @@ class Facts:
         weight_decay: the largest factor.
         clip_norm: the largest norm that is let through.
         maximizes: whether the optimiser climbs.
+        rests: whether the model was called in evaluation mode alone.
         slows_down: whether it adds up all squared gradients, so that its steps fall by themselves.
         batch_tokens: tokens of an update.
         precision: of matrix products.
@@ -90,6 +91,7 @@ class Facts:
     decays: Literal["all", "matrices"] | None = None
     clip_norm: float | None = None
     maximizes: bool | None = None
+    rests: bool | None = None
     slows_down: bool | None = None
     batch_tokens: int | None = None
     precision: str | None = None

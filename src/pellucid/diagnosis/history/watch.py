@@ -151,6 +151,7 @@ def _facts(watched: WatchState, optimisers: Sequence[Any], rates: Points) -> Fac
         unigram=frequencies(watched) if labels is None else labels.unigram,
         bigram=None if labels is None else labels.bigram,
         norm_eps=max((norm.facts.eps for norm in watched.anatomy.norms.values()), default=None),
+        rests=None if watched.has_trained is None else not watched.has_trained,
         frozen=frozen_share(model),
         frozen_body=is_body_frozen(model),
         has_prompts=None if watched.prompt_answers is None else watched.prompt_answers.has_prompts,

@@ -148,12 +148,12 @@ class Answers:
     def _take_log_ps(self, call: int, terms: tuple[Tensor, ...], gradient: Tensor) -> None:
         """Some trainers let the model itself give log P of each token, and entropies with them."""
         weights = -gradient.detach()
-        weights = weights.masked_fill(weights == 0, torch.nan)
-        is_paid = ~weights.isnan()
+        # where labels leave a place out, log P is 0, and a sum over all places pays for it too
+        is_paid = (weights != 0) & (terms[0] != 0)
+        weights = weights.masked_fill(~is_paid, torch.nan)
         log_p, n_tokens = (terms[0] * is_paid).sum(-1), is_paid.sum(-1)
-        nowhere = torch.full_like(weights, torch.nan)
-        surplus = torch.where(weights.isnan(), nowhere, sum(terms, torch.zeros_like(weights)))
-        surplus = surplus if len(terms) > 1 else nowhere
+        is_unknown = ~is_paid if len(terms) > 1 else torch.ones_like(is_paid)
+        surplus = sum(terms, torch.zeros_like(weights)).masked_fill(is_unknown, torch.nan)
         rows = torch.arange(len(weights), device=weights.device)
         medians = weights.nanmedian(-1).values
         self._add(call, RowReadings(rows, medians, surplus.nanmean(-1), log_p, n_tokens))

@@ -44,6 +44,8 @@ from pellucid.vitals.call.soft_targets import measure_choice
 _DENSE = 0.9
 #: A larger change of an output is no rounding.
 ROUNDING = {False: 1e-4, True: 1e-2}
+#: In half precision, a single score near 0 changes by as much of its size by rounding.
+_POOLED = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,20 +252,24 @@ class CallProbe:
     def _measure_padding(self) -> dict[str, float]:
         """Whether outputs are the same without the padding at the end of a row."""
         arguments = self._call.arguments
-        padding = text_rows.most_padded(arguments)
-        if padding is None:
+        if (padding := text_rows.most_padded(arguments)) is None:
             return {}
         row, time, length = padding
         single_row = arguments.with_rows(torch.tensor([row]))
-        unpadded = without_padding(single_row, time, length, is_half=self._is_half)
-        padded, bare = self._repeat(single_row), self._repeat(unpadded)
+        padded = self._repeat(single_row)
+        # a model that reads one place of a row may find it by the ids of padding
+        is_placed = padded is not None and padded.ndim == 3
+        unpadded = without_padding(single_row, time, length, is_half=self._is_half and is_placed)
+        bare = self._repeat(unpadded)
         if padded is None or bare is None:
             return {}
         if padded.ndim == 3 and arguments.source is None:
             padded, bare = padded[:, :length], bare[:, :length]
         if padded.shape != bare.shape:
             return {}
-        return {"call.padding": self._over_rounding(float(change(padded, bare).max()))}
+        largest_change = self._over_rounding(float(change(padded, bare).max()))
+        is_known = is_placed or not self._is_half or largest_change > _POOLED
+        return {"call.padding": largest_change if is_known else 0.0}
 
     def _measure_documents(self) -> dict[str, float]:
         """How far a document moves when only those before it in its row change."""

@@ -243,6 +243,8 @@ def unended_rows(
     if int(ends_here.sum()) < _FEWEST:
         return None
     is_learnt = (torch.isin(targets, targets.new_tensor(arguments.ends)) & is_paid).any(1)
+    # a teacher's targets are shares of several tokens: the place before an end is paid for at least
+    is_learnt |= (_paid_at_all(targets, all_targets)[:, :-1] & is_end[:, 1:]).any(1)
     has_end = (is_end & (places > last_places(is_paid))).any(1)
     own_end = _own_end(targets if all_targets is None else all_targets)
     last = targets.gather(1, last_places(is_paid))[:, 0]
@@ -253,6 +255,15 @@ def unended_rows(
         "targets.unended": float((ends_here & ~is_learnt & has_end).sum()) / n,
         "targets.endless": float((ends_here & is_endless).sum()) / n,
     }
+
+
+def _paid_at_all(
+    targets: Int[Tensor, "rows time"], all_targets: Int[Tensor, "batch time"] | None
+) -> Bool[Tensor, "rows time"]:
+    """The places that are paid for, whether they have one target or several."""
+    if all_targets is None or all_targets.shape[1] != targets.shape[1]:
+        return targets != IGNORED
+    return all_targets[: len(targets)] != IGNORED
 
 
 def _own_end(targets: Int[Tensor, "batch time"]) -> int:

@@ -29,7 +29,7 @@ from pellucid.vitals.ledger.pulls import (
 from pellucid.vitals.ledger.row_losses import RowLosses, row_outputs
 from pellucid.vitals.ledger.witnesses import gradient_numbers, numbers_of
 from pellucid.vitals.taps.hooks import Hook, Hooks, LastingHook
-from pellucid.vitals.taps.outputs import logits_of
+from pellucid.vitals.taps.outputs import GradientHandle, logits_of
 from pellucid.vitals.taps.recorded_call import is_plain
 
 #: About how many tokens' gradients are measured at the logits.
@@ -208,7 +208,7 @@ class Events:
                 texts = self._batches.rows() if is_paired and self._batches is not None else None
                 measure = partial(self._measure_outputs, row_logits, ids, labels, texts=texts)
                 hook = Hook(self._guard, "gradients of logits", measure)
-                cast("Any", logits).register_hook(hook)
+                GradientHandle(logits, hook)
 
     def _watch_rows(self, output: Any, rows: int) -> None:
         """Measure the gradient of outputs (rows, classes) whose labels the model is not given."""

@@ -6,12 +6,11 @@ import math
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from pellucid.batches import IGNORED
 from pellucid.vitals.async_metrics import AsyncMetrics
 from pellucid.vitals.call.alignment import are_classes
 from pellucid.vitals.call.answers import Answers
@@ -26,14 +25,15 @@ from pellucid.vitals.ledger.batch_rows import Rows, first_rows, range_of_classes
 from pellucid.vitals.model_parts import decodes, table_of, unwrap
 from pellucid.vitals.probe import Probe
 from pellucid.vitals.taps.hooks import Hooks
-from pellucid.vitals.taps.outputs import logits_of, output_attribute
+from pellucid.vitals.taps.outputs import GradientHandle, logits_of, output_attribute
 from pellucid.vitals.taps.recorded_call import (
     Call,
+    LearningCalls,
     Uncuttable,
     ids_in,
     inputs_of,
-    is_learning,
     is_plain,
+    targets_of,
 )
 from pellucid.vitals.taps.row_starts import RowStarts
 
@@ -41,8 +41,6 @@ from pellucid.vitals.taps.row_starts import RowStarts
 _TOKENS, _ROWS = 512, 4
 #: Most losses that are kept of an update.
 MAX_LOSSES = 4096
-#: Class names in transformers of models that shift their labels, which are the inputs.
-_SHIFTED = ("ForCausalLM", "LMHeadModel")
 
 
 class FirstBatch:
@@ -70,6 +68,7 @@ class FirstBatch:
         #: the rows of the first calls whose labels leave out a prompt
         self.prompt_answers = PromptAnswers()
         self.row_starts = RowStarts()
+        self._calls = LearningCalls()
         self._call: Call | None = None
         self._watches_table, self._has_source = False, has_source(self._model)
         self._awaits_logits, self._rows = False, 0  # of the first call, whose outputs may come
@@ -108,18 +107,25 @@ class FirstBatch:
         return bool(self._call or self.reason) and not is_open and self.prompt_answers.is_done
 
     @property
+    def has_trained(self) -> bool:
+        """Whether the model was called in training mode."""
+        return self._calls.has_trained
+
+    @property
     def call(self) -> Call | None:
         """The first call, cut to a few rows."""
         return self._call
 
     @property
     def targets(self) -> Tensor | None:
-        """The target of each place of the first call, as its labels say."""
-        return None if self._call is None else self._targets()
+        """The target of each place of the first call; None if the meaning of labels is unknown."""
+        if self._call is None:
+            return None
+        return targets_of(self._call, type(self._model).__name__, decodes=bool(self._decodes))
 
     def probe(self) -> Probe | None:
         """The probe, once there is a batch."""
-        return None if self._call is None else Probe(self.calling(self._model), self._targets())
+        return None if self._call is None else Probe(self.calling(self._model), self.targets)
 
     def baselines(self) -> Baselines | None:
         """The losses that counting labels reaches, or else the targets that a gradient names."""
@@ -192,7 +198,10 @@ class FirstBatch:
         self._answers, self.has_run = (None, None), False
 
     def _on_call(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if is_learning(module):
+        was_at_rest = not self._calls.has_trained
+        if self._calls.include(module):
+            if was_at_rest and self._calls.has_trained:
+                self._begin_again()
             self._note_ids(inputs_of(args, kwargs))
             self._ids_mask, self._ids_labels = kwargs.get("attention_mask"), kwargs.get("labels")
             self._answers = kwargs.get("start_positions"), kwargs.get("end_positions")
@@ -204,14 +213,23 @@ class FirstBatch:
             self.answers.on_writing(ids_in(inputs_of(args, kwargs)))
 
     def _on_embedding(self, module: nn.Module, args: tuple[Any, ...]) -> None:
-        if is_learning(self._model):
+        if self._calls.include(self._model):
             self._note_ids(args)
             if self._call is None:
                 self._keep_call(args[:1], {})
 
     def _on_table(self, module: nn.Module, args: tuple[Any, ...]) -> None:
-        if self._ids is None and is_learning(self._model):
+        if self._ids is None and self._calls.include(self._model):
             self._note_ids(args)
+
+    def _begin_again(self) -> None:
+        """Drop what calls in evaluation mode left, if the loop evaluated before it trains."""
+        if self._call is None or self.paid is not None:
+            return
+        self._call, self._awaits_logits = None, False
+        rewards, self.answers = self.answers.rewards, Answers()
+        self.answers.rewards, self.prompt_answers = rewards, PromptAnswers()
+        self.losses.clear()
 
     def _note_ids(self, inputs: tuple[Any, ...]) -> None:
         self._ids = self._ids if (ids := ids_in(inputs)) is None else ids
@@ -241,7 +259,7 @@ class FirstBatch:
         args, kwargs, output = call
         if self.row_starts.is_due(module, kwargs):
             hooks.guard("the starts of rows", self.row_starts.keep, args, kwargs)
-        if not is_learning(module):
+        if not self._calls.include(module):
             return
         self.has_run = True
         if self.reads_losses:
@@ -257,7 +275,10 @@ class FirstBatch:
             self.losses.append(loss.detach())
 
     def _take_answers(self, hooks: Hooks, output: Any) -> None:
-        self.answers.on_outputs(logits_of(output), output, partial(_register, hooks))
+        def register(tensor: Tensor, take: Callable[[Tensor], None]) -> None:
+            hooks.register(partial(GradientHandle, tensor), "answers.*", take)
+
+        self.answers.on_outputs(logits_of(output), output, register)
 
     def _take_first_output(self, hooks: Hooks, output: Any) -> None:
         """Read the targets of the first call from the gradient of its logits, which comes later."""
@@ -275,26 +296,4 @@ class FirstBatch:
             read_ids = ids if is_placed else None
             self.paid = paid_targets(gradient.detach(), first, self._model, read_ids)
 
-        hooks.register(cast("Any", logits).register_hook, "the first targets", take)
-
-    def _targets(self) -> Tensor | None:
-        """The target of each place; None if the meaning of the labels is unknown."""
-        assert self._call is not None
-        args, kwargs = self._call.args, self._call.kwargs
-        labels = kwargs.get("labels")
-        kind = type(self._model).__name__
-        if self._decodes:
-            labels = args[0] if args else None
-        elif not isinstance(labels, Tensor) or not kind.endswith((*_SHIFTED, "ForMaskedLM")):
-            return None
-        if not isinstance(labels, Tensor) or labels.ndim != 2:
-            return None
-        if kind.endswith("ForMaskedLM"):
-            return labels
-        targets = torch.full_like(labels, IGNORED)
-        targets[:, :-1] = labels[:, 1:]
-        return targets
-
-
-def _register(hooks: Hooks, tensor: Tensor, take: Callable[[Tensor], None]) -> None:
-    hooks.register(cast("Any", tensor).register_hook, "answers.*", take)
+        hooks.register(partial(GradientHandle, logits), "the first targets", take)

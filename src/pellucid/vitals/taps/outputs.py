@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
@@ -25,6 +25,47 @@ def logits_of(output: Any) -> Tensor | None:
         )
     good = isinstance(logits, Tensor) and logits.ndim == 3 and logits.is_floating_point()
     return cast("Tensor", logits) if good else None
+
+
+class GradientHandle:
+    """Hooks on a tensor that a model returned, and on the one that it is a copy of.
+
+    Accelerate, and so `Trainer`, returns copies in single precision. The model's own loss is of the
+    original, and its gradient never reaches the copy.
+
+    Args:
+        tensor: What the model returned, with a gradient.
+        take: Takes the gradient, once in each backward pass.
+    """
+
+    def __init__(self, tensor: Tensor, take: Callable[[Tensor], object]) -> None:
+        self._take, self._is_taken = take, False
+        of_tensor: Any = tensor
+        self._handles = [of_tensor.register_hook(self._on_copy)]
+        node: Any = tensor.grad_fn
+        inner, self._index = node.next_functions[0] if _is_copy(node) else (None, 0)
+        if inner is not None:
+            self._handles.append(inner.register_prehook(self._on_original))
+
+    def _on_copy(self, gradient: Tensor) -> None:
+        self._is_taken = True
+        self._take(gradient)
+
+    def _on_original(self, gradients: tuple[Tensor | None, ...]) -> None:
+        gradient, was_taken = gradients[self._index], self._is_taken
+        self._is_taken = False
+        if gradient is not None and not was_taken:
+            self._take(gradient)
+
+    def remove(self) -> None:
+        """Remove the hooks."""
+        for handle in self._handles:
+            handle.remove()
+
+
+def _is_copy(node: Any) -> bool:
+    """Whether a tensor was made by a change of its type, as the name of its node says."""
+    return node is not None and node.name() == "ToCopyBackward0" and bool(node.next_functions)
 
 
 def output_attribute(output: Any, name: str) -> Any:

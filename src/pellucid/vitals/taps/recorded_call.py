@@ -11,6 +11,10 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from pellucid.batches import IGNORED
+
+#: Class names in transformers of models that shift their labels, which are the inputs.
+_SHIFTED = ("ForCausalLM", "LMHeadModel")
 _PLAIN: tuple[Any, ...] = (
     torch.dtype,
     torch.device,
@@ -71,6 +75,28 @@ def is_learning(module: nn.Module) -> bool:
     return module.training and torch.is_grad_enabled()
 
 
+class LearningCalls:
+    """Which calls of a model the loop learns from, also if it never calls `train()`.
+
+    Models of transformers are loaded in evaluation mode. So calls in that mode count until one
+    comes in training mode: from then on, the others are evaluations.
+    """
+
+    def __init__(self) -> None:
+        #: whether a call in training mode has come
+        self.has_trained = False
+
+    def include(self, module: nn.Module) -> bool:
+        """Whether the loop may learn from a call that comes now.
+
+        Args:
+            module: The model that is called.
+        """
+        is_trained = is_learning(module)
+        self.has_trained |= is_trained
+        return is_trained or (torch.is_grad_enabled() and not self.has_trained)
+
+
 def is_plain(tensor: Tensor) -> bool:
     """Whether it has rows of numbers of its own; sparse and nested tensors have none.
 
@@ -111,3 +137,25 @@ def ids_in(inputs: tuple[Any, ...]) -> Tensor | None:
     ids = next((t for t in inputs if isinstance(t, Tensor) and t.ndim), None)
     numbers = ids is None or ids.is_floating_point() or ids.is_complex()
     return None if ids is None or numbers or not is_plain(ids) else ids.detach()
+
+
+def targets_of(call: Call, kind: str, *, decodes: bool) -> Tensor | None:
+    """The target of each place of a call; None if the meaning of its labels is unknown.
+
+    Args:
+        call: The call of a model.
+        kind: The name of the model's class.
+        decodes: Whether its first argument are its labels.
+    """
+    labels: Any = call.kwargs.get("labels")
+    if decodes:
+        labels = call.args[0] if call.args else None
+    elif not isinstance(labels, Tensor) or not kind.endswith((*_SHIFTED, "ForMaskedLM")):
+        return None
+    if not isinstance(labels, Tensor) or labels.ndim != 2:
+        return None
+    if kind.endswith("ForMaskedLM"):
+        return labels
+    targets = torch.full_like(labels, IGNORED)
+    targets[:, :-1] = labels[:, 1:]
+    return targets
