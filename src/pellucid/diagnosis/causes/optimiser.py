@@ -7,7 +7,7 @@ import statistics
 from itertools import pairwise
 
 from pellucid.diagnosis.causes.bounds import severity_of_cuts
-from pellucid.diagnosis.causes.candidate import Candidate, Cause, Comparison, suspect
+from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect
 from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.finding import limit
 
@@ -289,7 +289,6 @@ CAUSES: tuple[Cause, ...] = (
     long_momentum,
     tight_clip,
     still_weights,
-    Comparison("GRD001/history", "gradient.missing", (">", 0)),
     cut_off_blocks,
     mostly_frozen,
     never_cleared,
