@@ -64,8 +64,9 @@ def runs(
     length = "" if arguments.seconds == SECONDS else f"-{arguments.seconds:g}s"
     if arguments.tune:
         seconds, threads = arguments.seconds, arguments.threads
-        yield f"quality-peer{shape}{length}", lambda: tune(
-            arguments.preset, seconds, arguments.rates, scratch, threads
+        yield (
+            f"quality-peer{shape}{length}",
+            lambda: tune(arguments.preset, seconds, arguments.rates, scratch, threads),
         )
     if arguments.nanogpt is not None:
         yield "quality-nanogpt", lambda: against_nanogpt(arguments, scratch)

@@ -105,8 +105,6 @@ def test_every_ratio_of_the_short_table_stands_in_the_table_of_its_benchmark() -
     assert missing == ["2.58 (2.40 to 3.55", "2.99 (0.96 to 3.75"]
 
 
-
-
 @pytest.mark.parametrize("weights", ["float32", "int8"])
 def test_pellucid_is_measured_with_the_model_that_its_command_opens(
     tmp_path: Path, weights: str

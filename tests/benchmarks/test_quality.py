@@ -108,7 +108,9 @@ def test_the_peer_is_tuned_until_its_best_rate_has_neighbours(
     assert len(set(tried)) == len(tried)
 
 
-def test_what_a_peer_was_tuned_to_is_the_newest_of_its_shape_and_nearest_length(tmp_path: Path) -> None:
+def test_what_a_peer_was_tuned_to_is_the_newest_of_its_shape_and_nearest_length(
+    tmp_path: Path,
+) -> None:
     tuning = part("quality.tuning")
     with pytest.raises(SystemExit, match="--tune --preset small"):
         tuning.newest_choice(tmp_path, "small", 100)

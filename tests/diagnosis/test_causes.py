@@ -420,6 +420,24 @@ def test_config_alone_is_enough_for_a_smell(code: str, facts: Facts) -> None:
     assert code in {each.code for each in diagnose(History(name="config", facts=facts))}
 
 
+@pytest.mark.parametrize(
+    ("share", "n_updates", "is_said"), [(0.93, 100, True), (0.3, 100, False), (0.93, 10, False)]
+)
+def test_most_weights_without_a_gradient_show_in_one_reading(
+    share: float, n_updates: int, is_said: bool
+) -> None:
+    losses = curve(GUESSING, 2.5)[:n_updates]
+    rates = tuple((step, 1e-3) for step, _ in losses)
+    history = but(facts={"norm": "post"}, losses=losses, rates=rates)()
+    signs = history.signs | {
+        "gradient.missing": (Reading(1, share, "sick"),),
+        "gradient.depth_ratio": (Reading(1, 0.0, "sick"),),
+    }
+    codes = [f.code for f in diagnose(replace(history, signs=signs)) if f.severity != "note"]
+    assert ("GRD001" in codes) == is_said
+    assert "ARC002" not in codes
+
+
 def test_one_cause_is_one_finding_with_its_symptoms_as_evidence() -> None:
     sick = {"gradient.depth_ratio": sign(1.0, 1e-6, word="sick")}
     [finding] = diagnose(but(facts={"residual": False}, signs=sick, losses=STUCK)())

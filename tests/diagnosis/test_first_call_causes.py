@@ -187,6 +187,20 @@ def test_a_plateau_of_text_whose_tokens_tell_their_targets_is_no_fault_of_the_da
         assert ("DAT009" in {finding.code for finding in findings}) == is_said
 
 
+@pytest.mark.parametrize(
+    ("tied", "paid", "is_said"),
+    [(1.0, 0.15, True), (2.6, 0.15, False), (None, 0.15, False), (None, 0.9, True)],
+)
+def test_a_masked_model_may_stay_at_frequencies_unless_its_masks_tell_nothing(
+    tied: float | None, paid: float, is_said: bool
+) -> None:
+    course = but(losses=flat(UNIGRAM))()
+    signs = course.signs | once("call.right", 0.1, "") | once("targets.counted", paid, "")
+    signs |= {} if tied is None else once("targets.tied", tied, "")
+    codes = {finding.code for finding in diagnose(replace(course, signs=signs))}
+    assert ("DAT009" in codes) == is_said
+
+
 def test_what_takes_the_scale_of_a_loss_off_again_is_no_cut() -> None:
     course, values = healthy(), [2.0**-12 / (1 + n % 3) for n in range(99)]
     facts = replace(course.facts, clip_norm=None, betas=None)

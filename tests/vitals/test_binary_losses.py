@@ -118,6 +118,25 @@ def test_whole_numbers_as_targets_of_a_squared_error_are_fine() -> None:
     assert float(binary_losses.impossible_labels(gradient, outputs.detach())) == 0
 
 
+def halved_softmax(outputs: Tensor, labels: Tensor) -> Tensor:
+    return F.cross_entropy(outputs, labels) / 2
+
+
+@pytest.mark.parametrize(
+    ("loss", "labels"),
+    [
+        (halved_softmax, torch.arange(ROWS) % 4),
+        (squared, ((torch.arange(ROWS) % 4).float() / 2 + 0.25)[:, None]),
+    ],
+)
+def test_other_losses_of_equal_outputs_have_no_impossible_labels(
+    loss: Loss, labels: Tensor
+) -> None:
+    outputs = outputs_of(1 if labels.is_floating_point() else 4, size=1e-3)
+    gradient = gradient_of(loss, outputs, labels)
+    assert float(binary_losses.impossible_labels(gradient, outputs.detach())) == 0
+
+
 def test_a_margin_that_is_far_off_has_no_labels() -> None:
     outputs = torch.tensor([[9.0], [-9.0]] * 8, requires_grad=True)
     better, worse = outputs[:, 0].view(-1, 2).unbind(1)

@@ -293,3 +293,23 @@ def test_classes_that_exclude_each_other_have_one_column_alone() -> None:
     assert signs.sides[:, 0].tolist() == labels.tolist()
     assert bool((signs.sides[:, 1:] == IGNORED).all())
     assert float(signs.take_signs()["targets.entropy"]) == pytest.approx(math.log(3) + 2 / 24)
+
+
+@pytest.mark.parametrize(
+    ("loss", "squashed", "divisor"),
+    [(F.cross_entropy, 0, 1), (of_softmax, 1, 1), (lambda z, y: F.cross_entropy(z / 30, y), 0, 30)],
+)
+def test_the_loss_of_where_answers_start_shows_in_its_gradient(
+    loss: Loss, squashed: int, divisor: int
+) -> None:
+    starts = logits_of(9, size=1.0)
+    output = {"start_logits": starts, "end_logits": starts}
+    values = row_losses.span_outputs(output, ROWS)
+    assert values is starts
+    assert row_losses.span_outputs(output, ROWS + 1) is None
+    assert row_losses.span_outputs({"logits": starts}, ROWS) is None
+    rows = row_losses.RowLosses()
+    rows.measure_softmax(gradient_of(loss, starts)[0], starts.detach())
+    signs = rows.take_signs()
+    assert float(signs["targets.squashed"]) == squashed
+    assert float(signs["logits.temperature"]) == pytest.approx(divisor, rel=1e-3)

@@ -395,6 +395,20 @@ def test_mask_that_hides_text_before_other_text_is_told_from_padding() -> None:
     assert hidden_share(ids, torch.ones_like(ids), "call.hidden_text") == 0
 
 
+def test_mask_that_hides_the_end_of_each_text_is_told_from_what_longer_rows_left_behind() -> None:
+    lengths = torch.tensor([[16], [20], [24], [12]])
+    places = torch.arange(TIME)
+    ids = torch.arange(10, 4 * TIME + 10).view(4, TIME)
+    ended = ids.masked_fill(places == lengths - 1, 5).masked_fill(places >= lengths, 0)
+    halves = (places < lengths // 2).long()
+    assert hidden_share(ended, halves, "call.hidden_text") == 1
+    assert hidden_share(ended, (places < lengths).long(), "call.hidden_text") == 0
+    two_texts = ended.masked_fill(places == lengths // 2 - 1, 5)  # the second one is hidden
+    assert hidden_share(two_texts, halves, "call.hidden_text") == 0
+    unended = ids.masked_fill(places >= lengths, 0)
+    assert hidden_share(unended, halves, "call.hidden_text") == 0
+
+
 def test_in_half_precision_another_token_stands_where_padding_was() -> None:
     ids, is_real = torch.tensor([[5, 6, 7, 0, 0]]), torch.tensor([[1, 1, 1, 0, 0]])
     call = Call((), {"input_ids": ids, "attention_mask": is_real})

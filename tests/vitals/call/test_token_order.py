@@ -192,6 +192,20 @@ def test_a_target_comes_with_its_token_more_often_than_by_chance_if_it_belongs_t
     assert target_ratio(ids, targets[:, 1:]) is None
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_masked_token_belongs_to_the_one_before_its_mask(seed: int) -> None:
+    rows, bound = windows(seed, 16), limit("DAT009", "tied")
+    is_masked = torch.rand(rows.shape, generator=torch.Generator().manual_seed(seed)) < 0.15
+    ids = rows.masked_fill(is_masked, 3)
+    of_other_rows = windows(seed + 100, 16)
+    assert (target_ratio(ids, rows.masked_fill(~is_masked, IGNORED)) or 0.0) > bound
+    strange = target_ratio(ids, of_other_rows.masked_fill(~is_masked, IGNORED))
+    assert strange is not None
+    assert strange < bound
+    few = rows[:2].masked_fill(~is_masked[:2], IGNORED)
+    assert target_ratio(ids[:2], few) is None
+
+
 def test_one_id_between_the_words_is_scattered_and_a_mask_or_padding_is_not() -> None:
     rows, draws = windows(0, 16), torch.Generator().manual_seed(0)
     is_written_over = torch.rand(rows.shape, generator=draws) < 0.5

@@ -13,6 +13,8 @@ def post_norm(view: HistoryView) -> Candidate | None:
     still_learns = (view.learnt or 0.0) > limit("ARC002", "learnt") and (view.fall or 0.0) > 0
     if view.facts.norm != "post" or view.goes_well or still_learns:
         return None
+    if view.last("gradient.missing"):
+        return None  # the first blocks have no gradient at all
     least = limit("ARC002", "depth_ratio")
     ratio = view.lasting("gradient.depth_ratio", lambda v: v < least)
     is_stuck = view.updates >= 100 and view.learnt is not None and view.above_frequencies
@@ -22,6 +24,19 @@ def post_norm(view: HistoryView) -> Candidate | None:
     if is_stuck and (is_deep or view.lasting("tokens.cosine", lambda v: v > 0.98) is not None):
         return suspect("ARC002", 0.7, ratio=None, layers=view.facts.n_layers)
     return None
+
+
+def cut_off_trunk(view: HistoryView) -> Candidate | None:
+    """Weights without any gradient, reading after reading; most weights in all of few readings."""
+    readings = view.readings("gradient.missing")
+    missing = view.lasting("gradient.missing", lambda v: v > 0)
+    most = limit("GRD001", "most")
+    is_clear = all(reading.value > most for reading in readings)
+    if missing is None and readings and is_clear and view.updates >= limit("GRD001", "updates"):
+        missing = readings[0]
+    if missing is None:
+        return None
+    return suspect("GRD001/history", value=missing.value, step=missing.step)
 
 
 def idle_depth(view: HistoryView) -> Candidate | None:
@@ -166,6 +181,7 @@ CAUSES: tuple[Cause, ...] = (
         further={"path": lambda view: "none", "ratio": _least_depth_ratio},
     ),
     post_norm,
+    cut_off_trunk,
     Comparison(
         "ARC003",
         "facts.norm",

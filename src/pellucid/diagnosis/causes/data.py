@@ -30,6 +30,13 @@ def only_frequencies(view: HistoryView) -> Candidate | None:
     tied = view.first("targets.tied")
     if tied is not None and tied > limit("DAT009", "tied"):
         return None  # inputs tell of their targets: it is the model that has not learnt it yet
+    is_masked = bool(view.readings("call.right"))
+    if (
+        tied is None
+        and is_masked
+        and (view.first("targets.counted") or 0.0) < limit("DAT009", "most")
+    ):
+        return None  # masked models stay there for long, and so few tokens do not tell
     ratio = view.usual("gradient.depth_ratio")
     reaches_all = ratio is None or ratio > limit("ARC002", "depth_ratio")
     return suspect(

@@ -289,7 +289,6 @@ CAUSES: tuple[Cause, ...] = (
     long_momentum,
     tight_clip,
     still_weights,
-    Comparison("GRD001/history", "gradient.missing", (">", 0)),
     cut_off_blocks,
     mostly_frozen,
     never_cleared,

@@ -16,6 +16,8 @@ from pellucid.vitals.call.text_rows import various
 _SHORTEST, _TEXT = 4, 4
 #: A mask is off by so many places at least, and a row so long: a few tokens may be left out.
 _FEWEST, _LONG_ENOUGH = 3, 8
+#: So many rows, and such a share of them, end with one token if it is an end token.
+_LEAST_ROWS, _NEARLY_ALL = 4, 0.9
 
 
 def measure(arguments: Arguments) -> dict[str, float]:
@@ -49,20 +51,46 @@ def hidden_tokens(arguments: Arguments) -> dict[str, float]:
     """What a mask of zeros and ones hides, as shares of the rows; nothing without such a mask.
 
     `call.hidden` counts rows whose tokens are all hidden, or all but one id. `call.hidden_text`
-    counts rows that hide several ids before others that they show. Padding is one id, and what a
-    loop leaves behind the end of a text may be anything.
+    counts rows that hide several ids before others that they show, or before their end token.
+    Padding is one id, and what a loop leaves behind the end of a text may be anything.
     """
     masked_ids = _ids_and_mask(arguments)
     if masked_ids is None or masked_ids[0].shape[1] < _SHORTEST:
         return {}
     ids, shown = masked_ids
     is_before = shown.flip(1).long().cumsum(1).flip(1) > 0
+    is_before |= before_hidden_end(ids, shown)
     hidden = ids.masked_fill(shown | ~is_before, -1).sort(1).values
     n_kinds = ((hidden[:, 1:] != hidden[:, :-1]) & (hidden[:, 1:] >= 0)).sum(1)
     return {
         "call.hidden": float((various(ids, ~shown) & ~various(ids, shown)).double().mean()),
         "call.hidden_text": float((n_kinds >= _TEXT).double().mean()),
     }
+
+
+def before_hidden_end(
+    ids: Int[Tensor, "rows time"], shown: Bool[Tensor, "rows time"]
+) -> Bool[Tensor, "rows time"]:
+    """The places before the token that all rows end with, of rows that do not show it.
+
+    None unless nearly all rows end with one token, as their padding begins behind it. What is left
+    from longer rows stands behind an end token that is shown.
+
+    Args:
+        ids: The ids that the mask is for.
+        shown: Whether it shows each of them.
+    """
+    time = ids.shape[1]
+    n_pads = count_last(ids)
+    n_pads = torch.where((n_pads >= _FEWEST) & ~shown[:, -1], n_pads, 0)
+    last = (time - n_pads - 1).clamp_min(0)[:, None]
+    ends = ids.gather(1, last)
+    end = ends.mode(0).values
+    shown_end = ((ids == end) & shown).any(1, keepdim=True)
+    is_ended = (ends == end) & ~shown_end
+    is_usual = ((ends == end).double().mean() >= _NEARLY_ALL) & (len(ids) >= _LEAST_ROWS)
+    is_usual &= (n_pads > 0).any()
+    return (torch.arange(time, device=ids.device) < last) & is_ended & is_usual
 
 
 def shown_before(arguments: Arguments) -> float | None:

@@ -14,6 +14,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from pellucid.batches import IGNORED
+from pellucid.vitals.call.row_content import find_masks
 
 #: The distances at which pairs are counted, and the most tokens.
 _DISTANCES, _TOKENS = (*range(1, 17), 24, 32, 48, 64), 4096
@@ -21,6 +22,8 @@ _DISTANCES, _TOKENS = (*range(1, 17), 24, 32, 48, 64), 4096
 _FEWEST_TOKENS, _FEWEST_PAIRS = 256, 4
 #: A ratio counts if it is so many standard deviations of a Poisson number above 1.
 _DEVIATIONS = 6
+#: Fewer masked tokens say nothing, and such a sum in its standard errors may be chance.
+_FEWEST_MASKED, _ERRORS = 32, 4.0
 #: From this ratio on, neighbours belong together.
 _TIED = 1.5
 #: A form's id is at nearly all of its places, and hardly anywhere else.
@@ -58,7 +61,8 @@ def target_ratio(ids: Int[Tensor, "rows time"], targets: Int[Tensor, "rows time"
     """How often two places have the same token and the same target, over how often by chance.
 
     1 if the difference may be chance; None if there are too few places. Of labels that belong to
-    other rows it is 1, whatever else is wrong: what is read tells nothing of what is asked for.
+    other rows it is 1, whatever else is wrong: what is read tells nothing of what is asked for. Of
+    masked tokens, the token before the mask counts.
 
     Args:
         ids: The rows that the model reads.
@@ -66,8 +70,44 @@ def target_ratio(ids: Int[Tensor, "rows time"], targets: Int[Tensor, "rows time"
     """
     if ids.shape != targets.shape:
         return None
+    places = find_masks(ids, targets)
+    if places is not None and 2 * (places.is_paid & places.is_mask).sum() > places.is_paid.sum():
+        return _ratio_before_masks(ids, targets)
     is_paid = targets != IGNORED
     return _tie(ids[is_paid].long(), targets[is_paid].long())
+
+
+def _ratio_before_masks(ids: Tensor, targets: Tensor) -> float | None:
+    """How often the text holds a masked token behind the one before it, over how often by chance.
+
+    1 if the difference may be chance; None of too few.
+    """
+    is_paid = targets != IGNORED
+    before, after = ids[:, :-1].long(), torch.where(is_paid, targets, ids)[:, 1:].long()
+    # padding follows itself
+    counts = ~is_paid[:, :-1] & (before != after)
+    is_masked, is_text = counts & is_paid[:, 1:], counts & ~is_paid[:, 1:]
+    n_masked, n_text = int(is_masked.sum()), int(is_text.sum())
+    if n_masked < _FEWEST_MASKED or n_text < _FEWEST_TOKENS:
+        return None
+    size = int(torch.maximum(before.amax(), after.amax())) + 1
+    pairs = before * size + after
+    of_first, of_second, of_pair = (
+        _times(values[is_masked], values[is_text]) for values in (before, after, pairs)
+    )
+    by_chance = of_first * of_second / n_text
+    surplus = of_pair - by_chance
+    errors = float(surplus.sum() / surplus.square().sum().sqrt().clamp_min(1e-9))
+    if abs(errors) <= _ERRORS:
+        return None if float(by_chance.sum()) < _FEWEST_PAIRS else 1.0
+    return float(of_pair.sum() / by_chance.sum().clamp_min(1.0))
+
+
+def _times(values: Tensor, text: Tensor) -> Tensor:
+    """How often each value stands in a text."""
+    ordered = text.sort().values
+    n_until, n_before = (torch.searchsorted(ordered, values, right=end) for end in (True, False))
+    return (n_until - n_before).double()
 
 
 def _tie(first: Int[Tensor, " n"], second: Int[Tensor, " n"]) -> float | None:

@@ -16,6 +16,8 @@ from torch import Tensor
 _FITS, _WORSE = 1e-9, 10.0
 #: With so few outputs beyond one for each column and label, any shape fits.
 _FEWEST = 6
+#: The gradient of a softmax adds up to so little of its size in each row.
+_BALANCED = 1e-3
 #: So many rows that all fit one unit of labels, some with one and some with several, are no chance.
 _OPEN = 3
 #: How far a whole number may be from the label that a gradient gives.
@@ -111,7 +113,8 @@ def impossible_labels(
 
     y = sigmoid(z) - g / c, where c is 1 of a sum and 1 / n of a mean. 0 unless one of them makes
     all labels whole numbers: then the loss is surely of this kind. Where sigmoid(z) itself is
-    whole, any constant gradient gives such numbers, as a margin that is far off does.
+    whole, any constant gradient gives such numbers, as a margin that is far off does. So do other
+    losses of outputs that are still equal; that of a softmax adds up to 0 in each row.
 
     Args:
         gradient: Of the loss by the outputs.
@@ -120,6 +123,8 @@ def impossible_labels(
     g, z = gradient.double(), outputs.double()
     share, p = g.new_zeros(()), z.sigmoid()
     is_doubtful = ((p - p.round()).abs() > _DOUBTFUL).sum() >= _FEWEST
+    is_doubtful &= (p.amax(0) - p.amin(0)).amax() > _DOUBTFUL
+    is_doubtful &= (g.sum(-1).abs() > _BALANCED * g.abs().sum(-1)).any()
     for factor in (float(g.numel()), 1.0):
         labels = p - g * factor
         integers = labels.round()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Protocol, cast
@@ -21,19 +20,18 @@ from pellucid.vitals.ledger.pulls import (
     class_pulls,
     class_smoothing,
     gap_of_places,
+    places_and_stride,
     shift_of_rows,
     smoothing_sums,
     token_pulls,
     unevenness,
 )
-from pellucid.vitals.ledger.row_losses import RowLosses, row_outputs
+from pellucid.vitals.ledger.row_losses import RowLosses, row_outputs, span_outputs
 from pellucid.vitals.ledger.witnesses import gradient_numbers, numbers_of
 from pellucid.vitals.taps.hooks import Hook, Hooks, LastingHook
 from pellucid.vitals.taps.outputs import GradientHandle, logits_of
 from pellucid.vitals.taps.recorded_call import is_plain
 
-#: About how many tokens' gradients are measured at the logits.
-_TOKENS = 64
 #: Columns of the logits whose gradients tell whether a place is paid for.
 _COLUMNS = 8
 #: With fewer of these that the loss pays for, their sum says little about that of all.
@@ -201,7 +199,7 @@ class Events:
             logits = (logits_of(output) if of_rows is None else of_rows) if is_due else None
             if logits is not None and logits.requires_grad and is_plain(logits):
                 if self.measures_gap and of_rows is None and logits.is_contiguous():
-                    places, stride = _places_and_stride(logits.detach())
+                    places, stride = places_and_stride(logits.detach())
                     self._gap_logits = places[:: 2 * stride].clone()
                 row_logits = None if of_rows is None else of_rows.detach()
                 is_paired = row_logits is not None and self.records
@@ -213,6 +211,7 @@ class Events:
     def _watch_rows(self, output: Any, rows: int) -> None:
         """Measure the gradient of outputs (rows, classes) whose labels the model is not given."""
         self.rows.vectors.add(output, rows)
+        self._watch_spans(output, rows)
         values = row_outputs(output, rows)
         if values is None or not values.requires_grad or not is_plain(values):
             return
@@ -235,6 +234,18 @@ class Events:
 
         cast("Any", values).register_hook(Hook(self._guard, "gradients of rows", measure))
 
+    def _watch_spans(self, output: Any, rows: int) -> None:
+        """Measure the gradient of the logits (rows, places) of where an answer starts."""
+        values = span_outputs(output, rows)
+        if values is None or not values.requires_grad or not is_plain(values):
+            return
+        before = values.detach().clone()
+
+        def measure(gradient: Tensor) -> None:
+            self.rows.measure_softmax(gradient.detach(), before)
+
+        cast("Any", values).register_hook(Hook(self._guard, "gradients of spans", measure))
+
     def _pair(self, texts: Rows | None) -> None:
         """Keep the rows of a call that was measured, with the class of each."""
         if texts is not None and self.rows.sides is not None:
@@ -252,7 +263,7 @@ class Events:
         if not (is_plain(gradient) and gradient.is_contiguous() and gradient.numel()):
             return
         gradient = gradient.detach()
-        rows, stride = _places_and_stride(gradient)
+        rows, stride = places_and_stride(gradient)
         sampled = rows[::stride]
         if self.measures_gap and gradient.ndim == 3 and gradient.dtype != torch.float16:
             self.gap, self.measures_gap = gap_of_places(sampled), False
@@ -285,16 +296,3 @@ class Events:
             own_ids = ids if is_own else None
             shift = shift_of_rows(gradient, own_ids)
             self.pulls.append(torch.cat([token_pulls(sampled, places, own_ids), shift[None]]))
-
-
-def _places_and_stride(outputs: Tensor) -> tuple[Tensor, int]:
-    """The places of outputs (batch, time, vocab), and the stride that meets some `_TOKENS`.
-
-    A stride that has a divisor in common with the time would meet a few columns alone: of padded
-    rows those that are paid for more often, or less, than others.
-    """
-    places = outputs.view(-1, outputs.shape[-1])
-    stride = max(1, len(places) // _TOKENS)
-    while math.gcd(stride, outputs.shape[-2]) > 1:
-        stride += 1
-    return places, stride

@@ -7,6 +7,8 @@ less likely.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -14,6 +16,8 @@ from torch import Tensor
 from pellucid.vitals.call.place_weights import names_targets, target_weights
 from pellucid.vitals.taps.outputs import output_attribute
 
+#: About how many tokens' gradients are measured at the logits.
+_TOKENS = 64
 #: Fewer named places say nothing; and more classes than these are not counted.
 _FEWEST, _MOST_CLASSES = 4, 256
 #: Rows and places of a batch whose shift is measured, and the fewest targets of a row.
@@ -202,3 +206,16 @@ def unevenness(sums: Float[Tensor, "2 classes"]) -> Float[Tensor, ""]:
 def _share(part: Tensor, total: Tensor) -> Tensor:
     n = total.sum()
     return torch.where(n >= _FEWEST, part.sum() / n.clamp_min(1), -1.0)
+
+
+def places_and_stride(outputs: Tensor) -> tuple[Tensor, int]:
+    """The places of outputs (batch, time, vocab), and the stride that meets some `_TOKENS`.
+
+    A stride that has a divisor in common with the time would meet a few columns alone: of padded
+    rows those that are paid for more often, or less, than others.
+    """
+    places = outputs.view(-1, outputs.shape[-1])
+    stride = max(1, len(places) // _TOKENS)
+    while math.gcd(stride, outputs.shape[-2]) > 1:
+        stride += 1
+    return places, stride

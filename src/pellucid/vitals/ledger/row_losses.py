@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from pellucid.batches import IGNORED
-from pellucid.vitals.call.place_weights import UNCERTAIN, target_weights
+from pellucid.vitals.call.place_weights import target_weights
 from pellucid.vitals.ledger.binary_losses import (
     impossible_labels,
     label_weights,
@@ -20,6 +20,7 @@ from pellucid.vitals.ledger.binary_losses import (
     unevenness_of_labels,
 )
 from pellucid.vitals.ledger.pulls import known_classes
+from pellucid.vitals.ledger.row_focus import focus, focus_sums
 from pellucid.vitals.ledger.row_numbers import (
     DIFFERENT,
     entropy_of_counts,
@@ -42,8 +43,8 @@ _BALANCED, _EVEN = 1e-3, 0.02
 #: A gradient has a shape if nothing of its square is left but rounding in single precision, and
 #: another shape leaves so much more.
 _FITS, _WORSE = 1e-9, 10.0
-#: Weights follow 1 - p if a line explains so much of their logarithms.
-_LINE = 0.9
+#: Nearly all rows that are paid for have one class.
+_NEARLY_ALL = 0.9
 
 
 def row_outputs(output: object, rows: int) -> Tensor | None:
@@ -54,6 +55,14 @@ def row_outputs(output: object, rows: int) -> Tensor | None:
     if rows < _FEWEST or not values.is_floating_point():
         return None
     return values if values.ndim == 1 or values.shape[1] <= _MOST_CLASSES else None
+
+
+def span_outputs(output: object, rows: int) -> Tensor | None:
+    """The logits (rows, places) of where the answer in each row starts; None if there are none."""
+    values: object = output_attribute(output, "start_logits")
+    if not isinstance(values, Tensor) or values.ndim != 2 or len(values) != rows:
+        return None
+    return values if values.is_floating_point() and values.shape[1] > 1 else None
 
 
 def named_classes(gradient: Float[Tensor, "rows classes"]) -> Int[Tensor, " rows"]:
@@ -87,7 +96,7 @@ def hard_classes(
     balance = gradient.sum(-1).abs() / gradient.abs().sum(-1).clamp_min(1e-30)
     is_hard = (spread.amax() < _EVEN) & (balance.amax() < _BALANCED)
     is_paid = (gradient != 0).any(-1)
-    is_hard &= (is_named & is_paid).sum() > _LINE * is_paid.sum()
+    is_hard &= (is_named & is_paid).sum() > _NEARLY_ALL * is_paid.sum()
     return torch.where(is_hard, labels, IGNORED)
 
 
@@ -125,46 +134,6 @@ def _left_over(gradient: Tensor, shape: Tensor) -> Tensor:
     product = (gradient * shape).sum()
     size = gradient.square().sum() * shape.square().sum()
     return torch.where(size > 0, 1 - product.square() / size.clamp_min(1e-300), 1.0).clamp_min(0.0)
-
-
-def focus_sums(
-    gradient: Float[Tensor, "rows classes"],
-    logits: Float[Tensor, "rows classes"],
-    labels: Int[Tensor, " rows"],
-) -> Float[Tensor, "6 classes"]:
-    """For each class the sums of 1, x, y, x x, y y and x y, with x = ln(1 - p) and y = ln w.
-
-    Args:
-        gradient: Of the loss by the logits.
-        logits: The logits.
-        labels: The class of each row.
-    """
-    n_classes = gradient.shape[-1]
-    is_class, classes = known_classes(labels, n_classes)
-    p = logits.double().softmax(-1)
-    weights = target_weights(gradient.double(), p, classes)
-    doubt = 1 - p.gather(-1, classes[:, None])[:, 0]
-    counts = is_class & (weights > 0) & (doubt > UNCERTAIN)
-    x = torch.where(counts, doubt, 1.0).log()
-    y = torch.where(counts, weights, 1.0).log()
-    sums = gradient.new_zeros((6, n_classes), dtype=torch.float64)
-    for total, part in zip(sums, (counts.double(), x, y, x * x, y * y, x * y), strict=True):
-        total.index_add_(0, classes, part)
-    return sums
-
-
-def focus(sums: Float[Tensor, "6 classes"]) -> Float[Tensor, ""]:
-    """The power of 1 - p by which rows of a class weigh; 0 if they do not follow it.
-
-    Args:
-        sums: What `focus_sums` gives, added up over some updates.
-    """
-    n = sums[0].clamp_min(1)
-    xx, yy, xy = (
-        (sums[i] - sums[j] * sums[k] / n).sum() for i, j, k in ((3, 1, 1), (4, 2, 2), (5, 1, 2))
-    )
-    is_line = (xy.square() > _LINE * xx * yy) & (xx > 0) & (sums[0].sum() >= 4 * _FEWEST)
-    return torch.where(is_line, xy / xx.clamp_min(1e-300), 0.0)
 
 
 class RowLosses:
@@ -226,6 +195,18 @@ class RowLosses:
         sums = temperature_sums(gradient, outputs, classes)
         self._temperature = _added(self._temperature, sums)
         return sure_labels
+
+    def measure_softmax(self, gradient: Tensor, logits: Tensor) -> None:
+        """Measure a loss that makes one of the columns of each row likelier, such as a place.
+
+        Args:
+            gradient: Of the loss by the logits.
+            logits: (rows, columns).
+        """
+        targets = named_classes(gradient)
+        self._squashed.append(squashed_twice(gradient, logits, targets))
+        sums = temperature_sums(gradient, logits, targets)
+        self._temperature = _added(self._temperature, sums)
 
     def _measure_numbers(self, gradient: Tensor, outputs: Tensor, is_binary: Tensor) -> None:
         """Measure a squared error, and note which rows have the higher targets, or the label 1."""
