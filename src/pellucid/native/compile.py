@@ -37,8 +37,10 @@ _COMPILERS = ("cc", "gcc", "clang")
 #: No -ffast-math: the compiler reorders sums only where the source allows it. Nothing reads the
 #: processor's record of exceptions; to keep it, gcc would leave a loop with a bound, as in e^x, one
 #: number at a time without AVX-512.
-_FLAGS = ("-O3", "-march=native", "-fno-trapping-math", "-fopenmp-simd", "-fPIC", "-shared")
-_FLAGS += ("-pthread",)
+_FLAGS = (
+    *("-O3", "-march=native", "-fno-trapping-math"),
+    *("-fopenmp-simd", "-fPIC", "-shared", "-pthread"),
+)
 #: Seconds after which a compiler is stopped.
 _TIMEOUT = 60
 _SHARED = (

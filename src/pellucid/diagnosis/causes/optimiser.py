@@ -7,7 +7,7 @@ import statistics
 from itertools import pairwise
 
 from pellucid.diagnosis.causes.bounds import severity_of_lengths
-from pellucid.diagnosis.causes.candidate import Candidate, Cause, Comparison, suspect
+from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect
 from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.finding import limit
 
