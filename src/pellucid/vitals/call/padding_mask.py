@@ -73,8 +73,8 @@ def before_hidden_end(
 ) -> Bool[Tensor, "rows time"]:
     """The places before the token that all rows end with, of rows that do not show it.
 
-    None unless nearly all rows end with one token, as their padding begins behind it. What is left
-    from longer rows stands behind an end token that is shown.
+    None unless nearly all rows end with one token, as their padding begins behind it. Ids that
+    are left from longer rows come behind an end token that is shown.
 
     Args:
         ids: The ids that the mask is for.

@@ -104,7 +104,7 @@ def _ratio_before_masks(ids: Tensor, targets: Tensor) -> float | None:
 
 
 def _times(values: Tensor, text: Tensor) -> Tensor:
-    """How often each value stands in a text."""
+    """How often each value comes in a text."""
     ordered = text.sort().values
     n_until, n_before = (torch.searchsorted(ordered, values, right=end) for end in (True, False))
     return (n_until - n_before).double()
