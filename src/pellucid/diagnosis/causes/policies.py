@@ -150,11 +150,12 @@ def odd_temperature(view: HistoryView) -> Candidate | None:
     temperatures = view.measure("temperature")
     if not view.facts.on_rewards or not temperatures:
         return None
-    temperature, rewards = temperatures[0], rewards_of(view)
+    temperature = temperatures[0]
     if 0 < temperature < limit("RLH007", "cold"):
         return suspect("RLH007/cold", temperature=temperature, step=0)
     if temperature <= limit("RLH007", "hot"):
         return None
+    rewards = rewards_of(view)
     learns = rewards is not None and rewards.gain > limit("RLH012", "gain")
     return suspect(
         "RLH007/hot", temperature=temperature, step=0, severity="note" if learns else None

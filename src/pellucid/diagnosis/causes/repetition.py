@@ -156,8 +156,8 @@ def few_pairs(view: HistoryView) -> Candidate | None:
         return None
     repetitions = statistics.median(mark.values[-3:])
     candidate = _as_often_later(view, mark, "DAT021/pairs", repetitions, limit("DAT021", "pairs"))
-    is_known = view.end is not None and view.end < limit("DAT021", "heart")
-    is_known = is_known or _ends_below(view, limit("DAT021", "heart"))
+    heart = limit("DAT021", "heart")
+    is_known = (view.end is not None and view.end < heart) or _ends_below(view, heart)
     return candidate if candidate is None or is_known else replace(candidate, severity="note")
 
 

@@ -11,13 +11,13 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from pellucid.vitals.ledger.row_numbers import adds_up_to_zero
+
 #: A gradient has a shape if nothing of its square is left but rounding in single precision, and
 #: another shape leaves so much more.
 _FITS, _WORSE = 1e-9, 10.0
 #: With so few outputs beyond one for each column and label, any shape fits.
 _FEWEST = 6
-#: The gradient of a softmax adds up to so little of its size in each row.
-_BALANCED = 1e-3
 #: So many rows that all fit one unit of labels, some with one and some with several, are no chance.
 _OPEN = 3
 #: How far a whole number may be from the label that a gradient gives.
@@ -124,7 +124,7 @@ def impossible_labels(
     share, p = g.new_zeros(()), z.sigmoid()
     is_doubtful = ((p - p.round()).abs() > _DOUBTFUL).sum() >= _FEWEST
     is_doubtful &= (p.amax(0) - p.amin(0)).amax() > _DOUBTFUL
-    is_doubtful &= (g.sum(-1).abs() > _BALANCED * g.abs().sum(-1)).any()
+    is_doubtful &= ~adds_up_to_zero(g).all()
     for factor in (float(g.numel()), 1.0):
         labels = p - g * factor
         integers = labels.round()

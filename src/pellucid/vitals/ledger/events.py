@@ -211,15 +211,16 @@ class Events:
     def _watch_rows(self, output: Any, rows: int) -> None:
         """Measure the gradient of outputs (rows, classes) whose labels the model is not given."""
         self.rows.vectors.add(output, rows)
-        self._watch_spans(output, rows)
+        starts = span_outputs(output, rows)
+        if starts is not None:
+            self._at_gradient(starts, self.rows.measure_softmax)
         values = row_outputs(output, rows)
-        if values is None or not values.requires_grad or not is_plain(values):
+        if values is None:
             return
-        before = values.detach().clone()
         texts = None if self._batches is None else self._batches.rows()
 
-        def measure(gradient: Tensor) -> None:
-            labels = self.rows.measure(gradient.detach(), before, None)
+        def measure(gradient: Tensor, before: Tensor) -> None:
+            labels = self.rows.measure(gradient, before, None)
             self._pair(texts)
             if labels is None:
                 return
@@ -229,22 +230,21 @@ class Events:
                 classes = torch.where(classes < 0, class_range(columns), classes)
             self.class_range = classes
             if self.measures_outputs:
-                sums = class_pulls(gradient.detach(), before, labels)
+                sums = class_pulls(gradient, before, labels)
                 self.classes = sums if self.classes is None else self.classes + sums
 
-        cast("Any", values).register_hook(Hook(self._guard, "gradients of rows", measure))
+        self._at_gradient(values, measure)
 
-    def _watch_spans(self, output: Any, rows: int) -> None:
-        """Measure the gradient of the logits (rows, places) of where an answer starts."""
-        values = span_outputs(output, rows)
-        if values is None or not values.requires_grad or not is_plain(values):
+    def _at_gradient(self, values: Tensor, measure: Callable[[Tensor, Tensor], object]) -> None:
+        """Measure the gradient by outputs, beside a copy of them: a loop may write to them."""
+        if not values.requires_grad or not is_plain(values):
             return
         before = values.detach().clone()
 
-        def measure(gradient: Tensor) -> None:
-            self.rows.measure_softmax(gradient.detach(), before)
+        def on_gradient(gradient: Tensor) -> None:
+            measure(gradient.detach(), before)
 
-        cast("Any", values).register_hook(Hook(self._guard, "gradients of spans", measure))
+        cast("Any", values).register_hook(Hook(self._guard, "gradients of rows", on_gradient))
 
     def _pair(self, texts: Rows | None) -> None:
         """Keep the rows of a call that was measured, with the class of each."""

@@ -23,6 +23,7 @@ from pellucid.vitals.ledger.pulls import known_classes
 from pellucid.vitals.ledger.row_focus import focus, focus_sums
 from pellucid.vitals.ledger.row_numbers import (
     DIFFERENT,
+    adds_up_to_zero,
     entropy_of_counts,
     shared_target,
     shared_targets,
@@ -38,8 +39,8 @@ from pellucid.vitals.taps.outputs import output_attribute
 _MOST_CLASSES, _FEWEST = 256, 4
 #: Of labels that do not exclude each other, so many are set against the words of their rows.
 _COLUMNS = 8
-#: A softmax's gradient adds up to so little of its size, and rows of a class weigh so much alike.
-_BALANCED, _EVEN = 1e-3, 0.02
+#: Rows of a class weigh so much alike.
+_EVEN = 0.02
 #: A gradient has a shape if nothing of its square is left but rounding in single precision, and
 #: another shape leaves so much more.
 _FITS, _WORSE = 1e-9, 10.0
@@ -93,8 +94,7 @@ def hard_classes(
     sums[1].index_add_(0, classes, weights)
     usual = (sums[1] / sums[0].clamp_min(1))[classes]
     spread = ((weights - usual).abs() / usual.abs().clamp_min(1e-30)) * is_named
-    balance = gradient.sum(-1).abs() / gradient.abs().sum(-1).clamp_min(1e-30)
-    is_hard = (spread.amax() < _EVEN) & (balance.amax() < _BALANCED)
+    is_hard = (spread.amax() < _EVEN) & adds_up_to_zero(gradient).all()
     is_paid = (gradient != 0).any(-1)
     is_hard &= (is_named & is_paid).sum() > _NEARLY_ALL * is_paid.sum()
     return torch.where(is_hard, labels, IGNORED)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 #: Of a line in the outputs, so little is left, and so many different targets are no constant.
 _STRAIGHT, _STEP = 1e-4, 1e-3
 DIFFERENT = 4
-#: The gradient of a softmax adds up to so little of its size.
+#: The gradient of a softmax adds up to so little of its size in each row.
 _BALANCED = 1e-3
 
 
@@ -97,6 +97,11 @@ def squared_errors(
     return torch.stack([errors.square().mean(), targets.mean(), targets.square().mean()])
 
 
+def adds_up_to_zero(gradient: Float[Tensor, "rows classes"]) -> Bool[Tensor, " rows"]:
+    """Whether the gradient of each row adds up to 0, as softmax makes it do."""
+    return gradient.sum(-1).abs() <= _BALANCED * gradient.abs().sum(-1)
+
+
 def temperature_sums(
     gradient: Float[Tensor, "rows classes"],
     logits: Float[Tensor, "rows classes"],
@@ -113,8 +118,7 @@ def temperature_sums(
         labels: The class of each row; below 0 without one.
     """
     g, z = gradient.double(), logits.double()
-    is_softmax = g.sum(-1).abs() < _BALANCED * g.abs().sum(-1)
-    counts = (g > 0) & ((labels >= 0) & is_softmax)[:, None]
+    counts = (g > 0) & ((labels >= 0) & adds_up_to_zero(g))[:, None]
     n = counts.sum(-1, keepdim=True).clamp_min(1)
     y = torch.where(counts, g, 1.0).log()
     x = torch.where(counts, z, 0.0)
