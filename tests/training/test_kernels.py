@@ -27,6 +27,7 @@ from pellucid.runs.memory_budget import estimate_training
 from pellucid.saved_runs.folder import RunFolder
 from pellucid.training.kernels import attend_by, compile_blocks, compiler_problem, kernel_of
 from pellucid.training.step import update
+from pellucid.typed import multiplies_bfloat16
 from support.models import VARIANTS, build
 from support.tiny import TINY, train_tiny, write_text
 
@@ -251,4 +252,7 @@ def test_an_update_in_bfloat16_has_no_product_in_float32_but_a_routers(preset: s
         )
     assert products.count > 50
     # forward in the layer of experts, and backward
-    assert products.files == ({"layer.py", "typed.py"} if preset == "nano-experts" else set())
+    expected = {"layer.py", "typed.py"} if preset == "nano-experts" else set()
+    # Newton-Schulz rounds to what the processor multiplies, whatever the model's precision
+    is_fast = multiplies_bfloat16(torch.device("cpu"))
+    assert products.files == (expected if is_fast else expected | {"muon.py"})

@@ -8,12 +8,13 @@ import pytest
 import torch
 
 from pellucid.training import Guard
-from pellucid.vitals.ledger.events import Events, _places_and_stride
+from pellucid.vitals.ledger.events import Events
+from pellucid.vitals.ledger.pulls import places_and_stride
 
 
 @pytest.mark.parametrize("time", [44, 48, 64, 100, 7, 1])
 def test_sampled_places_are_of_all_columns(time: int) -> None:
-    places, stride = _places_and_stride(torch.zeros(16, time, 5))
+    places, stride = places_and_stride(torch.zeros(16, time, 5))
     assert len(places) == 16 * time
     assert math.gcd(stride, time) == 1
     columns = {place % time for place in range(0, len(places), stride)}
