@@ -22,6 +22,8 @@ from benchmarks.mutation import (
     room_tests,
 )
 
+from support.nightly import sampled
+
 
 def test_each_kind_of_mutant_is_made(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text(
@@ -94,10 +96,11 @@ def test_the_whole_room_runs_but_for_what_is_left_out_and_the_nearest_tests_begi
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the tool forks")
-def test_a_sample_of_mutants_is_noticed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("n_mutants", sampled([20, 40], 2))
+def test_a_sample_of_mutants_is_noticed(tmp_path: Path, n_mutants: int) -> None:
     report = tmp_path / "report.json"
     command = [sys.executable, "-W", "ignore", "-m", "benchmarks.mutation", "--together"]
-    arguments = ["--mutants", "40", "--seed", "1", "--json", str(report)]
+    arguments = ["--mutants", str(n_mutants), "--seed", "1", "--json", str(report)]
     subprocess.run([*command, *arguments], cwd=ROOT, check=True, timeout=1800)
     results = json.loads(report.read_text(encoding="utf-8"))[" ".join(ROOMS)]
     survived = [

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from support.nightly import sampled
+
 #: Memory that preparing may take beyond the process after all imports. Buffers, batches at the
 #: library and the tokenizer's words are in it; all texts, or all ids, would not be.
 BOUND = 150 * 2**20
@@ -75,7 +77,7 @@ def test_one_long_text_is_prepared_within_the_bound(tmp_path: Path, end: str) ->
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no resource module")
-@pytest.mark.parametrize("rows", [True, False], ids=["rows", "a single text"])
+@pytest.mark.parametrize("rows", sampled([True, False], 2), ids=["rows", "a single text"])
 def test_corpus_is_learned_from_and_encoded_within_the_bound(tmp_path: Path, rows: bool) -> None:
     path = tmp_path / ("a.jsonl" if rows else "a.txt")
     if rows:

@@ -8,6 +8,7 @@ import pytest
 
 from pellucid.diagnosis import read_codes
 from support.faults import FAULTS, Case
+from support.nightly import sampled
 
 #: What only a call of a loop's own shows: `tests/vitals/call` and `test_check_call.py` have them.
 OF_CALLS = {
@@ -34,7 +35,7 @@ OF_CALLS = {
 }
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize("name", sampled(FAULTS, 2))
 def test_fault_is_found_by_its_code(name: str) -> None:
     fault = FAULTS[name]
     case = fault.healthy()

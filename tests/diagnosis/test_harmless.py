@@ -6,7 +6,6 @@ import math
 import random
 import signal
 import sys
-from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -27,6 +26,7 @@ from pellucid.diagnosis.history.history import Facts, Reading
 from pellucid.errors import ConfigError, PellucidError
 from pellucid.vitals import rules_of, watch
 from support.foreign import VOCAB, Block, Model, ids_of, loss_of, made
+from support.nightly import sampled
 from support.untouched import everything, generators, same
 
 MODULE = sys.modules[check.__module__]
@@ -53,15 +53,7 @@ def codes(history: History) -> list[str]:
     return [each.code for each in diagnose(history)]
 
 
-def sampled(every: Iterable[Any]) -> list[Any]:
-    """One of three always runs; the others do nightly."""
-    nightly = pytest.mark.nightly
-    return [
-        pytest.param(one, marks=nightly if place % 3 else ()) for place, one in enumerate(every)
-    ]
-
-
-@pytest.mark.parametrize("place", sampled(range(len(causes.CAUSES))))
+@pytest.mark.parametrize("place", sampled(range(len(causes.CAUSES)), 9))
 def test_every_cause_may_raise_and_the_others_are_found(
     place: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

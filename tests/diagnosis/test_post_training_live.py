@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from pellucid.vitals import Watch
+from support.nightly import sampled
 from support.post_training import (
     EOS,
     PROMPT,
@@ -146,7 +147,7 @@ FAULTS: dict[str, tuple[str, Loop]] = {
 }
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize("name", sampled(FAULTS, 2))
 def test_fault_of_a_loop_on_answers_is_named(name: str) -> None:
     code, loop = FAULTS[name]
     findings, w = loop.run()

@@ -19,6 +19,7 @@ from pellucid.explain.chapters import CHAPTERS, build_chapter
 from pellucid.explain.expressions import Number, Vector
 from pellucid.model import assemble, assemble_trained
 from support.models import BASE, VARIANTS, build, with_stack
+from support.nightly import sampled
 from support.traced import MODELS, operands, traced
 
 SOURCE = Path(pellucid.__file__).parent.parent
@@ -124,7 +125,7 @@ def check_matrix(trace: Trace, picture: Matrix) -> None:
             assert cell is None or cell == pytest.approx(float(tensor_at[address]), rel=1e-6)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", sampled(NAMES))
 def test_every_receipt_of_every_chapter_recomputes_from_operands_of_the_trace(name: str) -> None:
     trace = traced(build(MODELS[name]))
     chapters = list(all_chapters(trace))

@@ -14,6 +14,7 @@ from pellucid import config
 from pellucid.explain import Trace, trace
 from pellucid.model import Transformer, assemble, assemble_trained
 from support.models import BASE, ENCODERS, PAIRS, VARIANTS, build, with_stack
+from support.nightly import sampled
 from support.traced import MODELS, TWINS, traced
 from support.witness import Witness
 
@@ -30,7 +31,7 @@ def forward(found: Trace) -> Tensor:
         return read(found.ids[None], encoded=encoded)[0]
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", sampled(MODELS))
 def test_each_address_holds_what_is_listed_and_torch_was_asked_for_it(name: str) -> None:
     model = build(MODELS[name])
     text_trace = traced(model)

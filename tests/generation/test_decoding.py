@@ -83,7 +83,7 @@ def test_only_what_is_known_to_have_no_tape_has_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "weights"), sampled(product(sorted(VARIANTS.keys() - WITHOUT), COMPILED), 4)
+    ("name", "weights"), sampled(product(sorted(VARIANTS.keys() - WITHOUT), COMPILED), 7)
 )
 def test_logits_are_those_of_the_model(name: str, weights: Weights) -> None:
     model = ready(VARIANTS[name], weights)

@@ -10,6 +10,7 @@ import pytest
 
 from pellucid import maths
 from support.equations import Arrays, Row
+from support.nightly import sampled
 from support.table import ROWS
 
 jax = pytest.importorskip("jax")
@@ -32,7 +33,7 @@ def both(row: Row, name: str, arrays: Arrays, options: dict[str, Any]) -> Any:
     return function, results(function(*arrays)), [jax.numpy.asarray(array) for array in arrays]
 
 
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("name", sampled(ROWS))
 def test_jax_gives_the_same_as_numpy_compiled_too(name: str) -> None:
     function, numpy_parts, jax_arrays = both(
         ROWS[name], name, ROWS[name].arrays, ROWS[name].options
@@ -51,7 +52,7 @@ EXTREMES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "arrays"), EXTREMES)
+@pytest.mark.parametrize(("name", "arrays"), sampled(EXTREMES))
 def test_extremes_give_the_same_in_jax(name: str, arrays: Arrays) -> None:
     row = ROWS[name]
     options = row.options if row.extreme_options is None else row.extreme_options
@@ -60,7 +61,7 @@ def test_extremes_give_the_same_in_jax(name: str, arrays: Arrays) -> None:
         np.testing.assert_allclose(jax_part, numpy_part, rtol=1e-11, atol=1e-11)
 
 
-@pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.hand])
+@pytest.mark.parametrize("name", sampled(name for name, row in ROWS.items() if row.hand))
 def test_hand_gradient_is_that_of_jax(name: str) -> None:
     row = ROWS[name]
     function, numpy_parts, jax_arrays = both(row, name, row.arrays, row.options)

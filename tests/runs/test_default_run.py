@@ -15,8 +15,7 @@ from pellucid.presets import find
 from pellucid.runs import RunFolder, verify_resume
 from support.ngram import held_out_bits_per_byte
 
-# one process for all of them: each that takes a part trains anew
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("default_run")]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

@@ -31,6 +31,7 @@ from pellucid.training import (
     StepFinished,
 )
 from support.life import pretrain, rows, tune, write_rows
+from support.nightly import sampled
 
 REWARD = "support.life:short_and_finished"
 
@@ -80,7 +81,7 @@ STAGES: dict[str, tuple[str, Choices]] = {
 }
 
 
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("stage", sampled(STAGES, 2))
 def test_every_stage_resumes_bit_for_bit(
     base: Path, file: Path, tmp_path: Path, stage: str
 ) -> None:

@@ -25,6 +25,7 @@ from pellucid.errors import Interrupted, RunError
 from pellucid.runs import RunFolder, read_events, verify_resume
 from pellucid.runs.verify import resume_until
 from pellucid.training import Logged, Resumed, StepFinished
+from support.nightly import sampled
 from support.tiny import TINY, train_tiny, write_text
 
 TESTS = Path(__file__).parents[1]
@@ -172,7 +173,8 @@ def test_a_metrics_line_cut_short_by_a_crash_is_no_obstacle(trained: Path, tmp_p
     assert [e.step for e in resumed] == [8]
 
 
-def test_killed_at_thirty_random_moments_the_end_is_the_same(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", sampled([10, 30], 2))
+def test_killed_at_random_moments_the_end_is_the_same(tmp_path: Path, kills: int) -> None:
     environment = os.environ | {"PYTHONPATH": str(TESTS), "OMP_NUM_THREADS": "1"}
 
     def run(folder: str, kills: int) -> dict[str, int]:
@@ -188,7 +190,7 @@ def test_killed_at_thirty_random_moments_the_end_is_the_same(tmp_path: Path) -> 
         assert process.returncode == 0, process.stdout + process.stderr
         return json.loads(process.stdout)
 
-    assert run("killed", 30)["killed"] == 30
+    assert run("killed", kills)["killed"] == kills
     run("straight", 0)
     assert_same_end(tmp_path / "straight", tmp_path / "killed")
 

@@ -17,6 +17,7 @@ from pellucid.disk import PARTIAL, FolderInUse, Partial
 from pellucid.errors import RunError, TextError
 from pellucid.runs.prepare_text import ready_text
 from pellucid.saved_runs.folder import preparing, refuse_taken
+from support.nightly import sampled
 from support.tiny import train_tiny
 
 TEXT = config.Text(
@@ -262,7 +263,7 @@ tokenizer.save(place / "tokenizer.json")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
-@pytest.mark.parametrize("cached", [True, False])
+@pytest.mark.parametrize("cached", sampled([True, False], 2))
 def test_process_that_is_killed_while_encoding_is_gone_on_with(
     tmp_path: Path, cached: bool
 ) -> None:

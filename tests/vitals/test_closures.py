@@ -98,6 +98,36 @@ def test_a_closure_and_a_plain_step_have_the_same_signs() -> None:
     assert closing == plain
 
 
+def pair_loss(model: nn.Module, ids: Tensor) -> Tensor:
+    """-log sigmoid of what the first half of the rows is likelier by than the second half."""
+    log_p = model(ids)[:, :-1].log_softmax(-1).gather(-1, ids[:, 1:, None]).sum((1, 2))
+    chosen, rejected = log_p.chunk(2)
+    return -torch.nn.functional.logsigmoid(chosen - rejected).mean()
+
+
+def test_pairs_of_a_closure_are_read_as_those_of_a_plain_loop() -> None:
+    answers: list[dict[str, float]] = []
+    for within in (False, True):
+        model = made().eval()
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+        with watch(model, optimizer) as w:
+            for step in range(3):
+
+                def closure(step: int = step, model: Model = model, one: Any = optimizer) -> Tensor:
+                    one.zero_grad()
+                    loss = pair_loss(model, torch.cat([ids_of(step), ids_of(step + 50)]))
+                    loss.backward()
+                    return loss
+
+                if not within:
+                    closure()
+                optimizer.step(closure if within else None)
+        answers.append({s.id: s.value for s in w.signs if s.id.startswith("answers.")})
+    plain, closing = answers
+    assert plain["answers.pairs"] > 0
+    assert closing == plain
+
+
 @pytest.mark.parity
 @pytest.mark.filterwarnings("ignore")
 def test_lightnings_closures_are_seen_in_their_own_update(tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ from torch import nn
 from pellucid.training import Guard
 from pellucid.vitals import Mark
 from pellucid.vitals.async_metrics import AsyncMetrics
-from pellucid.vitals.ledger.events import Events
 from pellucid.vitals.ledger.ledger import COLUMN, Ledger
 from pellucid.vitals.ledger.marks import Marks, Row
+from pellucid.vitals.ledger.output_gradients import OutputGradients
 from pellucid.vitals.ledger.page import COLUMNS, Page, checksum
 from pellucid.vitals.ledger.pulls import class_pulls, shift_of_rows, token_pulls, unevenness
 from pellucid.vitals.ledger.witnesses import Witnesses, age_of
@@ -296,10 +296,10 @@ def test_gradients_that_arrive_at_none_after_the_first_were_cleared() -> None:
 
 @pytest.mark.parametrize(("n_paid", "is_known"), [(512, True), (20, False)])
 def test_the_sum_of_few_paid_places_is_unknown(n_paid: int, is_known: bool) -> None:
-    events = Events(lambda: 1e-3, Guard())
-    events.records = events.measures_outputs = True
+    outputs = OutputGradients(Guard())
+    outputs.records = outputs.measures_outputs = True
     gradient = torch.zeros(8, 64, 5)
     gradient.view(512, 5)[:n_paid] = 1 / 5 / 512
-    events._measure_outputs(None, None, None, gradient)
-    total = events.outputs[0].item()
+    outputs.measure_tokens(None, gradient)
+    total = outputs.sizes[0].item()
     assert total == pytest.approx(1.0, rel=1e-3) if is_known else math.isnan(total)

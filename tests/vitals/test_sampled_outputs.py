@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pellucid.training import Guard
-from pellucid.vitals.ledger.events import Events
+from pellucid.vitals.ledger.output_gradients import OutputGradients
 from pellucid.vitals.ledger.pulls import places_and_stride
 
 
@@ -29,8 +29,8 @@ def test_the_sum_over_padded_rows_is_that_of_the_places_that_are_paid_for() -> N
     labels[torch.arange(44) >= lengths] = -100
     loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
     (gradient,) = torch.autograd.grad(loss, logits)
-    events = Events(lambda: None, Guard())
-    events.records = events.measures_outputs = True
-    events._measure_outputs(None, None, None, gradient)
-    (total,) = events.outputs
+    outputs = OutputGradients(Guard())
+    outputs.records = outputs.measures_outputs = True
+    outputs.measure_tokens(None, gradient)
+    (total,) = outputs.sizes
     assert float(total) == pytest.approx(float(gradient.abs().sum()), rel=0.05)

@@ -22,6 +22,7 @@ from pellucid.explain.chapters import CHAPTERS, build_chapter
 from pellucid.web import Reading, Session, one_page
 from pellucid.web.notebook import framed
 from support.browsing import Open, bracket_texts, settled, until
+from support.nightly import sampled
 from support.page import SENTENCE, session_of
 
 pytestmark = pytest.mark.browser
@@ -71,7 +72,7 @@ def test_temperature_top_k_and_top_p_are_redrawn_as_torch_would(
     assert share == pytest.approx(float(p.max()), rel=1e-5)
 
 
-@pytest.mark.parametrize("chapter", [entry.id for entry in CHAPTERS])
+@pytest.mark.parametrize("chapter", sampled(entry.id for entry in CHAPTERS))
 def test_every_receipt_of_a_chapter_agrees_with_python_and_with_the_model(
     opened: Open, session: Session, chapter: str
 ) -> None:

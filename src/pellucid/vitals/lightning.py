@@ -12,6 +12,7 @@ from pellucid.errors import ConfigError
 from pellucid.training import Guard, guarded
 from pellucid.vitals.loop_watch import Watch
 from pellucid.vitals.watch import checked, watch
+from pellucid.vitals.watched_module import trained_part
 
 if TYPE_CHECKING:
     Callback = object
@@ -34,7 +35,7 @@ class VitalsCallback(Callback):
 
     Args:
         model: The name of the module within the LightningModule that maps ids to logits. The
-            default is the LightningModule's only child, or itself.
+            default is the LightningModule's only child that trains, or itself.
         show: Whether to print the five rows at the end.
         options: As for `pellucid.vitals.watch`.
     """
@@ -53,10 +54,8 @@ class VitalsCallback(Callback):
         """Begin to watch; a resumed training restores the windows of its checkpoint."""
         self._close()
         self.watch = None
-        children = list(pl_module.children())
-        inner = pl_module if len(children) != 1 else children[0]
-        if self._name is not None:
-            inner = pl_module.get_submodule(self._name)
+        is_named = self._name is not None
+        inner = pl_module.get_submodule(self._name) if is_named else trained_part(pl_module)
         clip_norm = trainer.gradient_clip_val or None
         self.watch = watch(inner, trainer.optimizers, clip_norm=clip_norm, **self._options)
         planned = trainer.estimated_stepping_batches

@@ -17,6 +17,7 @@ from pellucid.vitals.probe import Probe
 from pellucid.vitals.rules import rules_of
 from pellucid.vitals.schedule import share_of
 from pellucid.vitals.update_sizes import Optimisers
+from pellucid.vitals.watched_module import has_forward, trained_part
 
 #: Options that a trainer fills in.
 _OF_THE_LOOP = ("model", "optimizer", "clip_norm")
@@ -44,7 +45,8 @@ def watch(
     `w.close()` ends it.
 
     Args:
-        model: The model that you train.
+        model: The model that you train. Of a module without a forward of its own, the only part
+            that trains is watched.
         optimizer: One, or several that step together, in the order in which they step. Without
             one, `w.step` says when an update is done, and gradients are not watched.
         probe: Fixed rows for the readings; by default the first rows of the first batch. Then
@@ -66,7 +68,7 @@ def watch(
         ConfigError: The model has nothing to train, or an argument cannot be used.
     """
     return Watch(
-        model,
+        model if has_forward(model) else trained_part(model),
         optimizer,
         probe=probe,
         reference=reference,

@@ -8,7 +8,8 @@ from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect
 from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.finding import limit
 
-_COIN = math.log(2)
+#: The loss of guessing between two.
+COIN = math.log(2)
 #: First losses of two batches are one constant if they differ by less.
 _STEADY = 0.03
 #: The least number of pairs of a first update.
@@ -115,8 +116,8 @@ def decided_pairs(view: HistoryView) -> Candidate | None:
     explained = view.first("answers.explained")
     if uneven is None or not view.facts.on_preferences or not view.first("answers.paired"):
         return None
-    start = view.start or _COIN
-    is_off = abs(start - _COIN) > limit("REF001", "coin") + _loss_by_dropout(view, uneven)
+    start = view.start or COIN
+    is_off = abs(start - COIN) > limit("REF001", "coin") + _loss_by_dropout(view, uneven)
     # dropout makes pairs differ in weight, by chance, and hardly moves their mean loss
     is_ordered = explained is not None and explained >= limit("REF001", "explained")
     is_known = explained is not None and (is_off or is_ordered)
@@ -168,7 +169,7 @@ def _weighs_itself(view: HistoryView, start: float) -> bool:
     weight = view.first("answers.weight")
     if not weight or start <= 0:
         return False
-    beta = 2 * _COIN * weight / start
+    beta = 2 * COIN * weight / start
     rounded = float(f"{beta:.1e}")
     return math.isclose(beta, rounded, rel_tol=limit("REF001", "round"))
 
@@ -180,16 +181,16 @@ def summed_pairs(view: HistoryView) -> Candidate | None:
         return None
     first = view.losses[0]
     # the square of IPO begins at 1 / (2 beta)^2, which is 0.2% off such a multiple for some betas
-    parts, tolerance = round(first / _COIN), limit("LOS007", "coin") + abs(margins[0]) / 2
-    if not 2 <= parts <= limit("LOS007", "parts") or abs(first / _COIN / parts - 1) > tolerance:
+    parts, tolerance = round(first / COIN), limit("LOS007", "coin") + abs(margins[0]) / 2
+    if not 2 <= parts <= limit("LOS007", "parts") or abs(first / COIN / parts - 1) > tolerance:
         return None
     added = view.history.marks.get("parts")
     if parts == _TERMS and (added is None or added.value != parts):
         return None  # a loss of two terms, one for each answer (NCA, EXO), begins so too
     # any large number is near a multiple
-    if parts > limit("LOS007", "many") and abs(first / _COIN - parts) > limit("LOS007", "off"):
+    if parts > limit("LOS007", "many") and abs(first / COIN - parts) > limit("LOS007", "off"):
         return None
-    return suspect("LOS007/pairs", first=first, parts=parts, ratio=first / _COIN, step=0)
+    return suspect("LOS007/pairs", first=first, parts=parts, ratio=first / COIN, step=0)
 
 
 CAUSES: tuple[Cause, ...] = (

@@ -11,16 +11,15 @@ import statistics
 
 from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect, suspect_mark
 from pellucid.diagnosis.causes.history_view import HistoryView
-from pellucid.diagnosis.causes.pairing import opposite_rewards
+from pellucid.diagnosis.causes.pairing import COIN, opposite_rewards
 from pellucid.diagnosis.causes.reference import compares_scores
 from pellucid.diagnosis.finding import limit
 from pellucid.diagnosis.logs.statistics import bend, ends, noise
 
-_COIN = math.log(2)
 #: Rows that are enough for an exact equality.
 _LEAST_ROWS = 3
-#: First losses of two batches are one constant if they differ by less.
-_STEADY = 0.03
+#: A weight is the one that a squared loss gives if they differ by less.
+_EQUAL = 0.03
 
 
 def no_preference(view: HistoryView) -> Candidate | None:
@@ -51,7 +50,7 @@ def exactly_a_coin(view: HistoryView) -> Candidate | None:
     norms = [norm for _, norm in view.history.grad_norms]
     is_still = len(norms) >= _LEAST_ROWS and not any(norms)
     least = _LEAST_ROWS if is_still else limit("PRF001", "exact_rows")
-    if len(losses) < least or max(abs(x - _COIN) for x in losses) > width:
+    if len(losses) < least or max(abs(x - COIN) for x in losses) > width:
         return None
     return suspect("PRF001/exact", end=losses[-1], n=len(losses), step=view.steps[0])
 
@@ -62,7 +61,7 @@ def saturated(view: HistoryView) -> Candidate | None:
     Pairs that are all told apart have no gradient either, and next to no loss.
     """
     mark = view.often("blank", limit("GRD002", "share"))
-    is_wrong = view.end is not None and view.end > _COIN + limit("PRF001", "margin")
+    is_wrong = view.end is not None and view.end > COIN + limit("PRF001", "margin")
     # two answers that are one text cancel each other
     if mark is None or not (view.facts.on_preferences and is_wrong) or view.first("answers.equal"):
         return None
@@ -136,7 +135,7 @@ def rejected_wins(view: HistoryView) -> Candidate | None:
         return None  # a few pairs a row are below 0 by chance
     if not loses or end > -limit("PRF004", "margin") or end >= start:
         return None
-    key = "PRF004/falling loss" if (view.end or _COIN) < _COIN else "PRF004"
+    key = "PRF004/falling loss" if (view.end or COIN) < COIN else "PRF004"
     return suspect(key, start=start, end=end, accuracy=accuracy, loss=view.end)
 
 
@@ -259,7 +258,7 @@ def unusual_beta(view: HistoryView) -> Candidate | None:
 
 def _is_square(weight: float, start: float) -> bool:
     """Whether pairs weigh as in (margin - 1 / (2 beta))^2: twice the root of the first loss."""
-    return math.isclose(weight, 2 * math.sqrt(max(start, 0.0)), rel_tol=_STEADY)
+    return math.isclose(weight, 2 * math.sqrt(max(start, 0.0)), rel_tol=_EQUAL)
 
 
 def _small_square(view: HistoryView, beta: float) -> Candidate | None:

@@ -75,6 +75,8 @@ class FirstCallProbe:
                 first.answers.close()
             _record(pairs or {}, metrics)
             return
+        if self._is_due and call is None and not first.reason:
+            return  # a closure calls the model within the step: the next update knows the call
         if not self._is_due or call is None:
             first.answers.close()
             self.is_open = self._is_due

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -29,6 +29,30 @@ _BITS = 24
 GRAM, PARTS, _ODD = 8, 4, 0x9E3779B97F4A7C1 * 2 + 1
 #: The ids (rows, time) of a batch's first rows; True where they are tokens, None if all are.
 Rows = tuple[Tensor, Tensor | None]
+
+
+class Batches(Protocol):
+    """What knows the rows of the latest batch."""
+
+    def latest(self) -> tuple[Tensor | None, object]:
+        """The ids and the labels of the latest call, None for what it does not have."""
+        ...
+
+    def rows(self) -> Rows | None:
+        """Its first rows."""
+        ...
+
+    def kinship(self) -> Tensor | None:
+        """The kinship of its masked tokens and the others, and how often those are equal."""
+        ...
+
+    def class_range(self) -> Tensor | None:
+        """The lowest and the highest class among its labels."""
+        ...
+
+    def count_answers(self) -> Tensor | None:
+        """How many answers it marks, and where they stand."""
+        ...
 
 
 def last_places(is_counted: Bool[Tensor, "rows time"]) -> Int[Tensor, "rows 1"]:

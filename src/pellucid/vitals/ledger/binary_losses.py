@@ -7,6 +7,8 @@ n labels in a row.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -24,6 +26,19 @@ _OPEN = 3
 _INTEGER_GAP = 1e-2
 #: A probability so far from 0 and 1 is clearly no whole number.
 _DOUBTFUL = 5 * _INTEGER_GAP
+
+
+def fits_best(
+    residual: Float[Tensor, ""], others: Sequence[Float[Tensor, ""]]
+) -> Float[Tensor, ""]:
+    """1 if one shape leaves nothing of a gradient but rounding, and each other one more, else 0.
+
+    Args:
+        residual: The share of the gradient's square that the shape leaves.
+        others: Those that other shapes leave.
+    """
+    other = torch.stack(list(others)).amin()
+    return ((residual < _FITS) & (other > _WORSE * residual)).double()
 
 
 def left_over(
@@ -62,8 +77,8 @@ def sigmoid_twice(
     y, s = g < 0, z.sigmoid()
     plain = left_over(g, s - y.double(), y)
     squashed = left_over(g, (s.sigmoid() - y.double()) * s * (1 - s), y)
-    other = torch.minimum(plain, left_over(g, g.sign(), y))  # a margin's gradient is one number
-    return ((squashed < _FITS) & (other > _WORSE * squashed)).double() * _says_much(g)
+    margin = left_over(g, g.sign(), y)  # its gradient is one number
+    return fits_best(squashed, (plain, margin)) * _says_much(g)
 
 
 def label_weights(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from itertools import chain
 
 import torch
 from torch import Tensor, nn
@@ -13,12 +14,12 @@ from pellucid.training import Guard
 from pellucid.vitals.async_metrics import AsyncMetrics, Column
 from pellucid.vitals.call.padding_mask import misfits
 from pellucid.vitals.call.reading_order import measure_batches
-from pellucid.vitals.ledger.batch_rows import masked_places
-from pellucid.vitals.ledger.events import Batches, Events
+from pellucid.vitals.ledger.batch_rows import Batches, masked_places
+from pellucid.vitals.ledger.batch_signs import BatchSigns
+from pellucid.vitals.ledger.events import Events
 from pellucid.vitals.ledger.label_tokens import measure
 from pellucid.vitals.ledger.marks import Mark, MarkName, Marks, Row
 from pellucid.vitals.ledger.page import Page, copy_into, rows_of
-from pellucid.vitals.ledger.tagged_places import TaggedPlaces
 from pellucid.vitals.ledger.witnesses import Witnesses
 from pellucid.vitals.overhead_budget import OverheadBudget
 from pellucid.vitals.schedule import LookSchedule
@@ -63,7 +64,7 @@ class Ledger:
         self._marks = Marks()
         self._witnesses: Witnesses | None = None
         self._batches: Batches | None = None
-        self._tags = TaggedPlaces()
+        self._batch_signs = BatchSigns()
         #: how many gradients had arrived when the step began, and how many of them at none
         self._arrivals = 0
         self._fresh: Tensor | int = 0
@@ -106,7 +107,7 @@ class Ledger:
 
     def next_due(self, step: int) -> int:
         """The next update, from this one on, that has something to do."""
-        is_idle = self._witnesses is not None and self.events.is_idle
+        is_idle = self._witnesses is not None and self.events.outputs.is_idle
         return step + -step % _RETRIED if is_idle else step
 
     @torch.no_grad()
@@ -162,12 +163,10 @@ class Ledger:
         if is_full or (page is None and step % _RETRIED == 0):
             self._open(step + 1)
         self.events.clear()
-        if self.events.gap is not None:
-            metrics.record("targets.gap", self.events.gap)
-            if self.events.focus is not None:
-                metrics.record("targets.focus", self.events.focus)
-            self.events.gap = self.events.focus = None
-        self.events.measures_gap = step % (_GAPS * max(1, step // _GAPS // _GAP_SHARE)) == 0
+        outputs = self.events.outputs
+        for id, value in outputs.take_gap():
+            metrics.record(id, value)
+        outputs.measures_gap = step % (_GAPS * max(1, step // _GAPS // _GAP_SHARE)) == 0
         self._pay(started)
 
     @torch.no_grad()
@@ -180,10 +179,9 @@ class Ledger:
         numbers = page.statistics(len(rows), decay, narrow, self._hooked, witnesses.matrix_columns)
         metrics.record(COLUMN, numbers, ("",) * numbers.numel())
         self._pages_sent.append(rows)
-        for id, value in self.events.take_signs():
-            metrics.record(id, value)
         texts = page.texts[: len(rows)]
-        signs = measure(page.labelled[: len(rows)]) | self._tags.take_signs() | misfits(texts)
+        signs = measure(page.labelled[: len(rows)]) | misfits(texts)
+        signs |= dict(chain(self.events.outputs.take_signs(), self._batch_signs.take_signs()))
         # later batches have no other order; of rows with one class each, none may be meant
         if self._n_pages == 1 and bool((page.pulls[: len(rows), 0] >= 0).any()):
             signs |= measure_batches(texts)
@@ -223,8 +221,9 @@ class Ledger:
         is_paid = self._budget.pays(credited) and (
             not self._n_pages or self._schedule.fits(self._budget.last, credited)
         )
-        self.events.records = is_paid and witnesses is not None and bool(witnesses.parameters)
-        if not self.events.records or witnesses is None:
+        outputs = self.events.outputs
+        outputs.records = is_paid and witnesses is not None and bool(witnesses.parameters)
+        if not outputs.records or witnesses is None:
             return
         self._budget.begin()
         place = self._hooked_place
@@ -235,7 +234,7 @@ class Ledger:
         self._page = Page(rows, sum(witnesses.sizes), hooked, witnesses.device, dtype)
         self._page.previous = self._previous if step == self._last_step + 1 else None
         self._n_pages += 1
-        self.events.measures_outputs = self._n_pages <= _OUTPUT_PAGES
+        outputs.measures_outputs = self._n_pages <= _OUTPUT_PAGES
 
     def _host_row(self, step: int) -> Row:
         events, witnesses = self.events, self._witnesses
@@ -260,22 +259,19 @@ class Ledger:
                 page.old[place] = old
         if events.total is not None:
             page.total[place] = events.total
-        if events.outputs and self._arrivals in (0, events.arrivals):
-            page.outputs[place] = torch.stack(events.outputs).sum()
-        if events.pulls:
-            page.pulls[place] = torch.stack(events.pulls).mean(0)
+        outputs = events.outputs
+        if outputs.sizes and self._arrivals in (0, events.arrivals):
+            page.outputs[place] = torch.stack(outputs.sizes).sum()
+        if outputs.pulls:
+            page.pulls[place] = torch.stack(outputs.pulls).mean(0)
         if not isinstance(self._fresh, int) or self._fresh:
             page.fresh[place] = self._fresh
-        page.labelled[place], classes = events.labelled, events.class_range
+        page.labelled[place], classes = outputs.labelled, outputs.class_range
         if self._batches is not None:
             page.texts[place] = self._batches.rows()
             ids, labels = self._batches.latest()
-            self._tags.add(ids, labels)
             page.masks[place] = None if ids is None else masked_places(ids, labels)
-            kin, answers = self._batches.kinship(), self._batches.count_answers()
-            events.kin += [] if kin is None else [kin]
-            if answers is not None:
-                events.answers = answers + (0 if events.answers is None else events.answers)
+            self._batch_signs.add(self._batches)
             own_classes = self._batches.class_range()
             classes = classes if own_classes is None else own_classes
         if classes is not None:

@@ -13,6 +13,7 @@ from torch import Tensor
 from pellucid.batches import IGNORED
 from pellucid.vitals.call.place_weights import target_weights
 from pellucid.vitals.ledger.binary_losses import (
+    fits_best,
     impossible_labels,
     label_weights,
     several_labels,
@@ -41,9 +42,6 @@ _MOST_CLASSES, _FEWEST = 256, 4
 _COLUMNS = 8
 #: Rows of a class weigh so much alike.
 _EVEN = 0.02
-#: A gradient has a shape if nothing of its square is left but rounding in single precision, and
-#: another shape leaves so much more.
-_FITS, _WORSE = 1e-9, 10.0
 #: Nearly all rows that are paid for have one class.
 _NEARLY_ALL = 0.9
 
@@ -125,8 +123,7 @@ def squashed_twice(
     plain, margin, *squashed = (
         _left_over(g, shape * is_class) for shape in (p - y, g.sign(), of_softmax, of_sigmoid)
     )
-    best = torch.stack(squashed).amin()
-    return ((best < _FITS) & (torch.minimum(plain, margin) > _WORSE * best)).double()
+    return fits_best(torch.stack(squashed).amin(), (plain, margin))
 
 
 def _left_over(gradient: Tensor, shape: Tensor) -> Tensor:

@@ -1,0 +1,41 @@
+"""What the batches of some updates say together: classes of tokens, masked tokens, answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torch import Tensor
+
+from pellucid.vitals.call.kinship import measure_masked
+from pellucid.vitals.ledger.answer_places import share_misplaced
+from pellucid.vitals.ledger.batch_rows import Batches
+from pellucid.vitals.ledger.tagged_places import TaggedPlaces
+
+
+class BatchSigns:
+    """Collects from each batch of an open page what one batch alone may have too little of."""
+
+    def __init__(self) -> None:
+        self._tags = TaggedPlaces()
+        #: the kinship of masked tokens and others in each batch
+        self._kin: list[Tensor] = []
+        #: how many answers stand where
+        self._answers: Tensor | None = None
+
+    def add(self, batches: Batches) -> None:
+        """Take the latest batch."""
+        self._tags.add(*batches.latest())
+        kin, answers = batches.kinship(), batches.count_answers()
+        if kin is not None:
+            self._kin.append(kin)
+        if answers is not None:
+            self._answers = answers if self._answers is None else self._answers + answers
+
+    def take_signs(self) -> Iterator[tuple[str, Tensor]]:
+        """The signs of the batches so far, which are forgotten."""
+        yield from self._tags.take_signs().items()
+        if self._kin:
+            yield from measure_masked(self._kin).items()
+        if self._answers is not None:
+            yield "targets.misplaced", share_misplaced(self._answers)
+        self._kin, self._answers = [], None

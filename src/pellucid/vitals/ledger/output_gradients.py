@@ -1,0 +1,232 @@
+"""What the gradients by a model's outputs say of the loss, read as the backward pass meets them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from pellucid.training import Guard
+from pellucid.vitals.ledger.batch_rows import Batches, Rows, class_range
+from pellucid.vitals.ledger.label_tokens import LabelledRows
+from pellucid.vitals.ledger.place_focus import focus_of_places
+from pellucid.vitals.ledger.pulls import (
+    class_logits,
+    class_pulls,
+    class_smoothing,
+    gap_of_places,
+    places_and_stride,
+    shift_of_rows,
+    smoothing_sums,
+    token_pulls,
+    unevenness,
+)
+from pellucid.vitals.ledger.row_losses import RowLosses, row_outputs, span_outputs
+from pellucid.vitals.taps.hooks import Hook
+from pellucid.vitals.taps.outputs import GradientHandle, logits_of
+from pellucid.vitals.taps.recorded_call import is_plain
+
+#: Columns of the logits whose gradients tell whether a place is paid for.
+_COLUMNS = 8
+#: With fewer of these that the loss pays for, their sum says little about that of all.
+_FEWEST_PAID = 16
+
+
+class OutputGradients:
+    """Measures the gradients by outputs: of tokens, of rows with a class, of spans.
+
+    Args:
+        guard: Guards measurements.
+    """
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+        #: whether numbers are kept: a page is open
+        self.records = False
+        #: whether the gradients of all outputs of the next calls are measured
+        self.measures_outputs = False
+        #: whether gaps in these gradients are to be measured, and the last measured
+        self.measures_gap = False
+        self.gap: Tensor | None = None
+        #: the logits of the same places, and the power of their doubt by which the loss weighs them
+        self._gap_logits: Tensor | None = None
+        self.focus: Tensor | None = None
+        #: sums of the line that smoothed labels make, and of how many calls they are
+        self._lines: tuple[Tensor, int] | None = None
+        #: the rows of each class, and what they weigh in the loss, as far as was measured
+        self._classes: Tensor | None = None
+        #: what the losses of an open page make of their rows
+        self.rows = RowLosses()
+        self.clear()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is measured: no page is open, and no gap is due."""
+        return not (self.records or self.measures_gap)
+
+    def clear(self) -> None:
+        """Begin anew: an update is done."""
+        #: sums of the absolute gradients of logits, NaN where too few places are sampled
+        self.sizes: list[Tensor] = []
+        #: of each of these: the share of targets that follow, and of places that are pushed down
+        self.pulls: list[Tensor] = []
+        #: the first rows of the last measured call, and the class of each
+        self.labelled: LabelledRows | None = None
+        #: the lowest and the highest class that the loss names, if the model is given no labels
+        self.class_range: Tensor | None = None
+
+    def take_signs(self) -> Iterator[tuple[str, Tensor]]:
+        """What the updates of an open page showed; it is forgotten then."""
+        if self._classes is not None:
+            yield "targets.class_weights", unevenness(self._classes)
+        if self._lines is not None:
+            yield "targets.class_smoothing", class_smoothing(*self._lines)
+        yield from self.rows.take_signs().items()
+        self._classes = self._lines = None
+
+    def take_gap(self) -> Iterator[tuple[str, Tensor]]:
+        """The last gap, and the focus of the same places; they are forgotten then."""
+        if self.gap is not None:
+            yield "targets.gap", self.gap
+            if self.focus is not None:
+                yield "targets.focus", self.focus
+        self.gap = self.focus = None
+
+    def watch(self, output: object, batches: Batches | None) -> None:
+        """Measure the gradients by the outputs of a call, as far as they are due.
+
+        Args:
+            output: What the model returned.
+            batches: Knows the rows of the call.
+        """
+        ids, labels = (None, None) if batches is None else batches.latest()
+        texts = None if batches is None or not self.records else batches.rows()
+        of_rows = class_logits(output, labels)
+        if of_rows is None and self.records and ids is not None:
+            self._watch_rows(output, len(ids), texts)
+        is_due = of_rows is not None or self.measures_outputs or self.measures_gap
+        logits = (logits_of(output) if of_rows is None else of_rows) if is_due else None
+        if logits is None or not logits.requires_grad or not is_plain(logits):
+            return
+        if self.measures_gap and of_rows is None and logits.is_contiguous():
+            places, stride = places_and_stride(logits.detach())
+            self._gap_logits = places[:: 2 * stride].clone()
+        measure = partial(self.measure_tokens, ids)
+        if of_rows is not None and isinstance(labels, Tensor):
+            measure = partial(self.measure_classes, of_rows.detach(), labels, texts)
+        self._at_gradient(logits, "logits", measure)
+
+    def _watch_rows(self, output: object, rows: int, texts: Rows | None) -> None:
+        """Measure the gradient by outputs (rows, classes) whose labels the model is not given."""
+        self.rows.vectors.add(output, rows)
+        starts = span_outputs(output, rows)
+        if starts is not None:
+            self._at_gradient_of_rows(starts, self.rows.measure_softmax)
+        values = row_outputs(output, rows)
+        if values is None:
+            return
+
+        def measure(gradient: Tensor, before: Tensor) -> None:
+            labels = self.rows.measure(gradient, before, None)
+            self._pair(texts)
+            if labels is None:
+                return
+            classes, columns = class_range(labels), self.rows.column_labels
+            # rows that have no class may have labels, such as one for each column
+            if columns is not None and columns.numel() > 0:
+                classes = torch.where(classes < 0, class_range(columns), classes)
+            self.class_range = classes
+            if self.measures_outputs:
+                self._add_classes(class_pulls(gradient, before, labels))
+
+        self._at_gradient_of_rows(values, measure)
+
+    def _at_gradient_of_rows(
+        self, values: Tensor, measure: Callable[[Tensor, Tensor], object]
+    ) -> None:
+        """Measure the gradient by outputs, beside a copy of them: a loop may write to them."""
+        if values.requires_grad and is_plain(values):
+            before = values.detach().clone()
+            self._at_gradient(values, "rows", lambda gradient: measure(gradient.detach(), before))
+
+    def _at_gradient(self, values: Tensor, of: str, take: Callable[[Tensor], object]) -> None:
+        GradientHandle(values, Hook(self._guard, f"gradients of {of}", take))
+
+    def _add_classes(self, sums: Tensor) -> None:
+        self._classes = sums if self._classes is None else self._classes + sums
+
+    def _pair(self, texts: Rows | None) -> None:
+        """Keep the rows of a call that was measured, with the class of each."""
+        if texts is not None and self.rows.sides is not None:
+            self.labelled = LabelledRows(texts, self.rows.sides)
+
+    def measure_tokens(self, ids: Tensor | None, gradient: Tensor) -> None:
+        """Measure the gradient by the logits of tokens (batch, time, vocab), or (rows, vocab)."""
+        if not _is_readable(gradient):
+            return
+        gradient = gradient.detach()
+        places, stride = places_and_stride(gradient)
+        sampled = places[::stride]
+        if self.measures_gap and gradient.ndim == 3 and gradient.dtype != torch.float16:
+            self.gap, self.measures_gap = gap_of_places(sampled), False
+            if self._gap_logits is not None and len(self._gap_logits) == len(sampled[::2]):
+                self.focus = focus_of_places(sampled[::2], self._gap_logits)
+            self._gap_logits = None
+        if not (self.records and self.measures_outputs):
+            return
+        self.sizes.append(_size(places, stride))
+        if gradient.ndim == 3:
+            numbers = torch.arange(0, len(places), stride, device=places.device)
+            own_ids = ids if ids is not None and ids.shape == gradient.shape[:2] else None
+            shift = shift_of_rows(gradient, own_ids)
+            self.pulls.append(torch.cat([token_pulls(sampled, numbers, own_ids), shift[None]]))
+
+    def measure_classes(
+        self, logits: Tensor, labels: Tensor, texts: Rows | None, gradient: Tensor
+    ) -> None:
+        """Measure the gradient by the logits (rows, classes) of rows with known labels.
+
+        Args:
+            logits: A copy of them.
+            labels: The labels that the model is given.
+            texts: The rows that it reads.
+            gradient: Of the loss by the logits.
+        """
+        if not (self.records and _is_readable(gradient)):
+            return
+        gradient = gradient.detach()
+        sums, n = self._lines or (0, 0)
+        self._lines = (sums + smoothing_sums(gradient, logits, labels), n + 1)
+        self.rows.measure(gradient, logits, labels)
+        self._pair(texts)
+        if not self.measures_outputs:
+            return
+        self.sizes.append(_size(*places_and_stride(gradient)))
+        pulls = class_pulls(gradient, logits, labels)
+        self._add_classes(pulls)
+        lowered = (pulls[1] < 0).sum() / (pulls[0] > 0).sum().clamp_min(1)
+        unknown = -torch.ones_like(lowered)
+        self.pulls.append(torch.stack([unknown, lowered, unknown]))
+
+
+def _is_readable(gradient: Tensor) -> bool:
+    """Whether the numbers of a gradient can be read in their order without a copy."""
+    return is_plain(gradient) and gradient.is_contiguous() and gradient.numel() > 0
+
+
+def _size(places: Tensor, stride: int) -> Tensor:
+    """The sum of a gradient's absolute values, from every so many of its places; NaN if unknown.
+
+    Args:
+        places: (places, columns) the gradient.
+        stride: Between two places that are read.
+    """
+    of_places = places[::stride].abs().sum(-1, dtype=torch.float32)
+    n_sampled = (of_places > 0).sum()
+    # a few columns tell which places are paid for, without reading all of them
+    n_paid = (places[:, :_COLUMNS] != 0).any(-1).sum().clamp_min(n_sampled)
+    total = of_places.sum() * n_paid / n_sampled.clamp_min(1)
+    is_known = n_sampled >= (_FEWEST_PAID if stride > 1 else 0)
+    return torch.where(is_known, total, torch.nan)

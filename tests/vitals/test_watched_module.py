@@ -1,0 +1,49 @@
+"""Of a module that only keeps others, the part that trains is watched."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from pellucid.vitals import watch
+from pellucid.vitals.watched_module import trained_part
+from support.foreign import adam, ids_of, loss_of, made
+
+
+class Keeper(nn.Module):
+    """Keeps a model beside parts that are not trained."""
+
+    def __init__(self, **parts: nn.Module) -> None:
+        super().__init__()
+        self.policy = made()
+        self.criterion = nn.CrossEntropyLoss()
+        self.reference = made().requires_grad_(False)
+        for name, part in parts.items():
+            self.add_module(name, part)
+
+
+def test_a_loss_and_a_frozen_reference_beside_a_model_are_no_parts_that_train() -> None:
+    keeper = Keeper()
+    assert trained_part(keeper) is keeper.policy
+
+
+@pytest.mark.parametrize("kind", ["another part", "a parameter of its own"])
+def test_a_module_whose_parameters_are_in_several_places_is_watched_itself(kind: str) -> None:
+    keeper = Keeper(**({"head": nn.Linear(2, 2)} if kind == "another part" else {}))
+    if kind == "a parameter of its own":
+        keeper.scale = nn.Parameter(torch.ones(()))
+    assert trained_part(keeper) is keeper
+
+
+def test_the_first_call_of_a_model_in_a_dictionary_is_probed() -> None:
+    models = nn.ModuleDict({"policy": made(), "reference": made().requires_grad_(False)})
+    optimiser = adam(models["policy"])
+    with watch(models, optimiser) as w:
+        for step in range(12):
+            loss = loss_of(models["policy"], ids_of(step))
+            loss.backward()
+            optimiser.step()
+            optimiser.zero_grad()
+            w.step(loss)
+    assert w.first_call.passes > 0
