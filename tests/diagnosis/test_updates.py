@@ -30,7 +30,7 @@ FAULTS: list[tuple[type[Loop], str]] = [
     (loops.PutBack, "UPD001"),
     (loops.WrittenOver, "UPD001"),
     (loops.SteppedTwice, "UPD003"),
-    (loops.Undivided, "LOS007"),
+    (loops.UndividedDescent, "LOS007"),
     (loops.ScheduleByPart, "UPD004"),
     (loops.CoupledDecay, "UPD006"),
     (loops.Rested, "UPD007"),
@@ -73,6 +73,7 @@ def test_a_schedule_that_never_steps_is_named() -> None:
 ODD: dict[str, Any] = {
     "as it should be": Loop,
     "accumulated": loops.Accumulated,
+    "undivided under Adam": loops.Undivided,
     "clipped": odd_loops.Clipped,
     "restarts": lambda: odd_loops.Scheduled(odd_loops.restarts),
     "warm, stable, decay": lambda: odd_loops.Scheduled(odd_loops.warm_then_stable_then_decayed),

@@ -131,7 +131,7 @@ class SteppedTwice(Loop):
 
 
 class Undivided(Loop):
-    """The losses of four parts are added, and not averaged."""
+    """The losses of four parts are added, and not averaged: Adam's steps are as long."""
 
     divisor = 1
 
@@ -145,6 +145,14 @@ class Undivided(Loop):
         loss = self.loss(step)
         (loss / self.divisor).backward()
         return loss.detach()
+
+
+class UndividedDescent(Undivided):
+    """Without Adam the steps are four times as long."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1, momentum=0.9)
 
 
 class Accumulated(Undivided):

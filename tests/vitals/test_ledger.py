@@ -281,6 +281,20 @@ def test_weights_of_classes_are_compared_with_their_rows(weight: float, factor: 
     assert unevenness(sums).item() == pytest.approx(factor, rel=1e-4)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_targets_that_a_saturated_softmax_knows_are_not_pushed_down(dtype: torch.dtype) -> None:
+    """Where p rounds to 1, the target has no gradient, and one other token is left."""
+    draws = torch.Generator().manual_seed(0)
+    ids = torch.randint(50, (4, 32), generator=draws)
+    known = torch.nn.functional.one_hot(ids.roll(-1, 1), 50)
+    noise = torch.randn(4, 32, 50, generator=draws)
+    logits = (30 * known + 10 * noise).to(dtype).requires_grad_()
+    torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten()).backward()
+    assert logits.grad is not None
+    follows, lowered = token_pulls(logits.grad.view(-1, 50), torch.arange(128), ids)
+    assert (follows, lowered) == (1, 0)
+
+
 def test_gradients_that_are_zero_or_others_than_those_that_arrived_are_marked() -> None:
     blank = [(row(n), numbers(slope=0.0 if n % 2 else 1.0)) for n in (1, 2, 3)]
     assert (marked(blank)["blank"].n_seen, marked(blank)["blank"].n_seeable) == (2, 3)

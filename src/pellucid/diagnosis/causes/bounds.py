@@ -5,9 +5,15 @@ from __future__ import annotations
 import math
 import statistics
 
-from pellucid.diagnosis.causes.candidate import Candidate, Cause, Comparison, suspect, suspect_mark
+from pellucid.diagnosis.causes.candidate import (
+    Candidate,
+    Cause,
+    Comparison,
+    likelihood,
+    suspect,
+    suspect_mark,
+)
 from pellucid.diagnosis.causes.history_view import HistoryView
-from pellucid.diagnosis.causes.updates import likelihood
 from pellucid.diagnosis.finding import Severity, limit
 
 

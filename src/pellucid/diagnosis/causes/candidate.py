@@ -131,6 +131,11 @@ def suspect_mark(key: str, mark: Mark, likely: float | None = None, **values: An
 Cause = Callable[[HistoryView], Candidate | None]
 
 
+def likelihood(mark: Mark) -> float:
+    """Laplace's rule of succession for something that sound loops never show."""
+    return min(0.98, (mark.n_seen + 1) / (mark.n_seen + 2))
+
+
 def goes_badly(view: HistoryView) -> bool:
     """Whether the loss did not come down, or did not stay down: a condition of many rows."""
     return not view.goes_well

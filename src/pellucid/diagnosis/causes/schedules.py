@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import math
 
-from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect, suspect_mark
+from pellucid.diagnosis.causes.candidate import (
+    Candidate,
+    Cause,
+    likelihood,
+    suspect,
+    suspect_mark,
+)
 from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.causes.reward_gains import has_gained
-from pellucid.diagnosis.causes.updates import likelihood
 from pellucid.diagnosis.finding import limit
 
 #: Decimals of numbers in logs for people, and how few steps of the last one a rate then has.

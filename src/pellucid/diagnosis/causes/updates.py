@@ -10,7 +10,15 @@ import math
 import statistics
 from dataclasses import dataclass
 
-from pellucid.diagnosis.causes.candidate import Candidate, Cause, name_cause, suspect, suspect_mark
+from pellucid.diagnosis.causes.bounds import severity_of_lengths
+from pellucid.diagnosis.causes.candidate import (
+    Candidate,
+    Cause,
+    likelihood,
+    name_cause,
+    suspect,
+    suspect_mark,
+)
 from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.finding import limit
 from pellucid.vitals import Mark, MarkName
@@ -247,12 +255,11 @@ def parts_not_divided(view: HistoryView) -> Candidate | None:
         return None  # it asks for the same loss several times in a step
     if n < 2 or not is_of_tokens or not most < outputs.value <= most * n:
         return None
-    return suspect("LOS007/parts", total=outputs.value, parts=n, step=outputs.first)
-
-
-def likelihood(mark: Mark) -> float:
-    """Laplace's rule of succession for something that sound loops never show."""
-    return min(0.98, (mark.n_seen + 1) / (mark.n_seen + 2))
+    # Adam's steps are as long, whatever a gradient is multiplied by
+    severity = severity_of_lengths(view) if view.goes_well else None
+    return suspect(
+        "LOS007/parts", total=outputs.value, parts=n, step=outputs.first, severity=severity
+    )
 
 
 def thrown_away(view: HistoryView) -> Candidate | None:

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from pellucid.training import Guard
 from pellucid.vitals.ledger.batch_rows import Batches, Rows, class_range
+from pellucid.vitals.ledger.focus import focus_of_places
 from pellucid.vitals.ledger.label_tokens import LabelledRows
-from pellucid.vitals.ledger.place_focus import focus_of_places
 from pellucid.vitals.ledger.pulls import (
     class_logits,
     class_pulls,
@@ -102,10 +102,9 @@ class OutputGradients:
             batches: Knows the rows of the call.
         """
         ids, labels = (None, None) if batches is None else batches.latest()
-        texts = None if batches is None or not self.records else batches.rows()
         of_rows = class_logits(output, labels)
-        if of_rows is None and self.records and ids is not None:
-            self._watch_rows(output, len(ids), texts)
+        if of_rows is None and self.records and batches is not None and ids is not None:
+            self._watch_rows(output, len(ids), batches)
         is_due = of_rows is not None or self.measures_outputs or self.measures_gap
         logits = (logits_of(output) if of_rows is None else of_rows) if is_due else None
         if logits is None or not logits.requires_grad or not is_plain(logits):
@@ -115,10 +114,11 @@ class OutputGradients:
             self._gap_logits = places[:: 2 * stride].clone()
         measure = partial(self.measure_tokens, ids)
         if of_rows is not None and isinstance(labels, Tensor):
+            texts = batches.rows() if batches is not None and self.records else None
             measure = partial(self.measure_classes, of_rows.detach(), labels, texts)
         self._at_gradient(logits, "logits", measure)
 
-    def _watch_rows(self, output: object, rows: int, texts: Rows | None) -> None:
+    def _watch_rows(self, output: object, rows: int, batches: Batches) -> None:
         """Measure the gradient by outputs (rows, classes) whose labels the model is not given."""
         self.rows.vectors.add(output, rows)
         starts = span_outputs(output, rows)
@@ -127,6 +127,7 @@ class OutputGradients:
         values = row_outputs(output, rows)
         if values is None:
             return
+        texts = batches.rows()
 
         def measure(gradient: Tensor, before: Tensor) -> None:
             labels = self.rows.measure(gradient, before, None)

@@ -28,6 +28,8 @@ _FEWEST_TOKENS, _ZEROS = 16, 0.1
 _ROUNDING = 1e-4
 #: The fewest rows of a line, how far their p has to spread, and the part of g that is off the line.
 _FEWEST_ROWS, _SPREAD, _STRAIGHT = 16, 0.03, 1e-6
+#: A gradient adds up to more, of its absolute values, if one side of it is lost.
+_UNBALANCED = 0.5
 #: The least share of a row's targets that are ids at one distance.
 _CLEAR = 0.7
 
@@ -46,7 +48,9 @@ def token_pulls(
     """
     gradient = gradient.float()
     raises, lowers = names_targets(gradient)
-    is_named, follows = raises ^ lowers, gradient.new_tensor(-1.0)
+    # what a cross-entropy raises it takes from others, but where half precision rounds a p to 1
+    is_balanced = gradient.sum(-1).abs() < _UNBALANCED * gradient.abs().sum(-1)
+    is_named, follows = (raises ^ lowers) & is_balanced, gradient.new_tensor(-1.0)
     if ids is not None:
         flat = ids.flatten()
         is_inner = ((places + 1) % ids.shape[1] != 0) & raises & ~lowers

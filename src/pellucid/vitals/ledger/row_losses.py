@@ -20,8 +20,8 @@ from pellucid.vitals.ledger.binary_losses import (
     sigmoid_twice,
     unevenness_of_labels,
 )
+from pellucid.vitals.ledger.focus import focus, focus_sums
 from pellucid.vitals.ledger.pulls import known_classes
-from pellucid.vitals.ledger.row_focus import focus, focus_sums
 from pellucid.vitals.ledger.row_numbers import (
     DIFFERENT,
     adds_up_to_zero,

@@ -7,7 +7,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from pellucid.diagnosis.finding import limit
-from pellucid.vitals.ledger.place_focus import focus_of_places
+from pellucid.vitals.ledger.focus import focus_of_places
 
 PLACES, VOCAB = 32, 50
 
