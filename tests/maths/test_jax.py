@@ -43,16 +43,16 @@ def test_jax_gives_the_same_as_numpy_compiled_too(name: str) -> None:
             np.testing.assert_allclose(jax_part, numpy_part, rtol=1e-11, atol=1e-12)
 
 
-#: The first and the last extreme of each function always run, the others nightly. `test_laws.py`
+#: The first extreme of each function always runs, the others nightly. `test_laws.py`
 #: has all of them on the other libraries.
 EXTREMES = [
-    pytest.param(name, arrays, marks=pytest.mark.nightly if 0 < n < len(row.extremes) - 1 else ())
+    pytest.param(name, arrays, marks=pytest.mark.nightly if n else ())
     for name, row in ROWS.items()
     for n, arrays in enumerate(row.extremes)
 ]
 
 
-@pytest.mark.parametrize(("name", "arrays"), sampled(EXTREMES))
+@pytest.mark.parametrize(("name", "arrays"), EXTREMES)
 def test_extremes_give_the_same_in_jax(name: str, arrays: Arrays) -> None:
     row = ROWS[name]
     options = row.options if row.extreme_options is None else row.extreme_options
