@@ -85,6 +85,11 @@ SECTIONS = {
         "benchmarks.quality --train wiki.test.raw --held-out wiki.valid.raw "
         "--preset nano --seconds 60",
     ),
+    "quality-gpt2-300s": Section(
+        "quality-gpt2-300s",
+        "benchmarks.quality.page:table",
+        "benchmarks.quality --train wiki.test.raw --held-out wiki.valid.raw --seconds 300",
+    ),
     "recipe-choices": Section(
         "recipe-choices", "benchmarks.recipe_choices:page", "benchmarks.recipe_choices"
     ),
