@@ -98,14 +98,19 @@ def test_without_a_memory_of_squares_nothing_is_below_eps() -> None:
 
 
 @pytest.mark.parametrize(
-    ("decay", "updates", "key"),
-    [(12.0, 200, "OPT010"), (6.0, 200, None), (12.0, 70, None)],
-    ids=["forgets", "remembers", "too short"],
+    ("decay", "rate", "updates", "key"),
+    [
+        (12.0, 1e-3, 200, "OPT010"),
+        (6.0, 1e-3, 200, None),
+        (12.0, 1e-3, 70, None),
+        (0.01, 1.2, 200, None),
+    ],
+    ids=["forgets", "remembers", "too short", "the rate is why"],
 )
 def test_decay_that_forgets_is_heavy_while_the_loss_falls(
-    decay: float, updates: int, key: str | None
+    decay: float, rate: float, updates: int, key: str | None
 ) -> None:
-    rates = tuple((n, 1e-3) for n in range(1, updates + 1))
+    rates = tuple((n, rate) for n in range(1, updates + 1))
     losses, facts = curve(GUESSING, 2.5, updates), {"weight_decay": decay, "decays": "matrices"}
     candidate = heavy_decay(view(facts=facts, rates=rates, losses=losses))
     assert (None if candidate is None else candidate.code) == key

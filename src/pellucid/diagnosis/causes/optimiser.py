@@ -249,16 +249,17 @@ def heavy_decay(view: HistoryView) -> Candidate | None:
     shrinkage = decay * sum(value for _, value in view.history.rates)
     fades = shrinkage >= limit("OPT010", "way")
     is_high = decay > limit("OPT010", "decay") or (shrinks_gains and fades)
-    # what is added to weights is forgotten after 1 / (rate x decay) updates
-    forgets = fades and rate * decay >= limit("OPT010", "forgets") and not decayed_gains(view)
+    is_adam = view.facts.optimiser in ("Adam", "AdamW") or view.facts.betas is not None
+    # what is added is forgotten after 1 / (rate x decay) updates; of a usual decay the rate is why
+    is_short = rate * decay >= limit("OPT010", "forgets")
+    is_usual = is_adam and decay <= limit("OPT010", "usual")
+    forgets = fades and is_short and not is_usual and not decayed_gains(view)
     sizes = [reading.value for reading in view.readings("weights.size")]
     # two in a row are no chance
     is_small = len(sizes) > 2 and max(sizes[-2:]) <= limit("OPT010", "shrunk") * sizes[0]
-    if len(sizes) < _MIN_READINGS and not is_small and is_high:
-        # too few readings to see weights shrink
-        is_adam = view.facts.optimiser in ("Adam", "AdamW") or view.facts.betas is not None
-        if is_adam and not (view.goes_well or forgets):
-            return suspect("OPT010/limit", decay=decay)
+    is_seen = len(sizes) >= _MIN_READINGS or is_small
+    if is_adam and is_high and not (is_seen or forgets or view.goes_well):
+        return suspect("OPT010/limit", decay=decay)
     if least is None or least > limit("OPT010", "shrunk"):
         memory, key = 1 / (rate * decay), "OPT010/forgets"
         return suspect(key, n=memory, times=shrinkage, severity="warn") if forgets else None
