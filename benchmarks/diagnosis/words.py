@@ -170,11 +170,11 @@ New loops, after mends:
 | trainings on answers | 90 of 127 | 72 | 4 of 37 |
 | all | 125 of 180 (69%) | 101 (56%) | 5 of 49 (10%) |
 
-Of the first ten alarms on 2026-11-28, two are at loops that did not work: a span that the script had moved, and
-a training that diverged. Missed most are rates that are 30 times too low in short runs, or too high
-for a loop that still learns, and texts in no order in short runs. Others are rewards and labels
-that are turned round throughout, which nothing in the loop contradicts, and a template that only
-differs in use.
+Of the first ten alarms on 2026-11-28, two are at loops that did not work: a span that the script
+had moved, and a training that diverged. Missed most are rates that are 30 times too low in short
+runs, or too high for a loop that still learns, and texts in no order in short runs. Others are
+rewards and labels that are turned round throughout, which nothing in the loop contradicts, and a
+template that only differs in use.
 
 ### Mistakes of unusual kinds
 

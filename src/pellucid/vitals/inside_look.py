@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from pellucid.parallel.collect import Collect, collect, is_share, whole_tensor
 from pellucid.training import Guard
 from pellucid.vitals.async_metrics import AsyncMetrics
-from pellucid.vitals.model_parts import bare, part_ids, study
+from pellucid.vitals.model_parts import bare, called_module, part_ids, study
 from pellucid.vitals.predictions import Other, Predicted
 from pellucid.vitals.probe import Probe, ProbeRunner
 from pellucid.vitals.ranks.ranks import Ranks
@@ -23,7 +23,6 @@ from pellucid.vitals.taps.hooks import Hooks
 from pellucid.vitals.unheld import UnheldWeights
 from pellucid.vitals.update_sizes import Updates
 from pellucid.vitals.watch_report import WatchReport
-from pellucid.vitals.watched_module import called_module
 
 #: How long a rank waits for the others before a look; they have just shared their gradients.
 _LOOK_SECONDS = 20.0

@@ -11,8 +11,7 @@ from torch import Tensor
 from pellucid.errors import ConfigError
 from pellucid.training import Guard, guarded
 from pellucid.vitals.loop_watch import Watch
-from pellucid.vitals.watch import checked, watch
-from pellucid.vitals.watched_module import trained_part
+from pellucid.vitals.watch import checked, trained_part, watch
 
 if TYPE_CHECKING:
     Callback = object

@@ -24,6 +24,7 @@ from pellucid.vitals.inside_look import InsideLook
 from pellucid.vitals.ledger.ledger import COLUMN, Ledger
 from pellucid.vitals.ledger.writes import Writes
 from pellucid.vitals.logs import Log, log_to, send_signs
+from pellucid.vitals.model_parts import called_module
 from pellucid.vitals.part_losses import LOSS, Losses, losses_in, take_logged
 from pellucid.vitals.predictions import Other
 from pellucid.vitals.probe import Probe
@@ -37,7 +38,6 @@ from pellucid.vitals.taps.hooks import Hooks, IdleSpell, LastingHook
 from pellucid.vitals.taps.optimiser_steps import Steps
 from pellucid.vitals.update_sizes import Optimisers, rate_of, rests, unwrap_optimisers
 from pellucid.vitals.verdicts import VerdictTracker
-from pellucid.vitals.watched_module import called_module
 
 #: Updates whose losses and rates are judged together: one at a time, each would cost more.
 _BATCHED_UPDATES = 16

@@ -117,6 +117,12 @@ def unwrap(model: nn.Module) -> nn.Module:
             return cast("nn.Module", inner)
 
 
+def called_module(model: nn.Module) -> nn.Module:
+    """The module that each call of a model reaches, also one through `model.module`."""
+    inner: Any = model
+    return inner.module if type(model).__name__ == "DistributedDataParallel" else model
+
+
 def study(model: nn.Module) -> Anatomy:
     """The parts of a model."""
     outermost, model = model, unwrap(model)

@@ -19,7 +19,7 @@ class BatchSigns:
         self._tags = TaggedPlaces()
         #: the kinship of masked tokens and others in each batch
         self._kin: list[Tensor] = []
-        #: how many answers stand where
+        #: what `count_answers` gives, added up
         self._answers: Tensor | None = None
 
     def add(self, batches: Batches) -> None:

@@ -1,7 +1,7 @@
 """By which power of their doubt a loss weighs rows or places, read from its gradient by the logits.
 
 A focal loss weighs a target of probability p by (1 - p)^gamma (Lin et al. 2017, 1708.02002): ln w
-is a line over ln(1 - p), with the slope gamma. That of a mean is flat.
+is a line over ln(1 - p), with the slope gamma. A mean has a flat line.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from pellucid.vitals.taps.recorded_call import is_plain
 
 #: Columns of the logits whose gradients tell whether a place is paid for.
 _COLUMNS = 8
-#: With fewer of these that the loss pays for, their sum says little about that of all.
+#: With fewer places that the loss pays for, their sum is too rough an estimate.
 _FEWEST_PAID = 16
 
 
@@ -147,13 +147,13 @@ class OutputGradients:
     def _at_gradient_of_rows(
         self, values: Tensor, measure: Callable[[Tensor, Tensor], object]
     ) -> None:
-        """Measure the gradient by outputs, beside a copy of them: a loop may write to them."""
+        """Measure the gradient by outputs, with a copy of them: a loop may write to them."""
         if values.requires_grad and is_plain(values):
             before = values.detach().clone()
             self._at_gradient(values, "rows", lambda gradient: measure(gradient.detach(), before))
 
-    def _at_gradient(self, values: Tensor, of: str, take: Callable[[Tensor], object]) -> None:
-        GradientHandle(values, Hook(self._guard, f"gradients of {of}", take))
+    def _at_gradient(self, values: Tensor, kind: str, take: Callable[[Tensor], object]) -> None:
+        GradientHandle(values, Hook(self._guard, f"gradients of {kind}", take))
 
     def _add_classes(self, sums: Tensor) -> None:
         self._classes = sums if self._classes is None else self._classes + sums

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from pellucid.vitals import watch
-from pellucid.vitals.watched_module import trained_part
+from pellucid.vitals.watch import trained_part
 from support.foreign import adam, ids_of, loss_of, made
 
 
