@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from pellucid.vitals import watch
-from pellucid.vitals.watch import trained_part
+from pellucid.vitals.watch import has_forward, trained_part
 from support.foreign import adam, ids_of, loss_of, made
 
 
@@ -47,3 +47,11 @@ def test_the_first_call_of_a_model_in_a_dictionary_is_probed() -> None:
             optimiser.zero_grad()
             w.step(loss)
     assert w.first_call.passes > 0
+
+
+def test_a_forward_of_the_class_or_of_the_instance_can_be_called() -> None:
+    assert has_forward(made())
+    assert not has_forward(nn.ModuleList())
+    patched = nn.Module()
+    patched.forward = made().forward
+    assert has_forward(patched)

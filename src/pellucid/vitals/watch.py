@@ -109,7 +109,7 @@ def trained_part(model: nn.Module) -> nn.Module:
 
 def has_forward(model: nn.Module) -> bool:
     """Whether a module can be called: one that only keeps others cannot."""
-    return type(model).forward is not nn.Module.forward
+    return getattr(model.forward, "__func__", None) is not nn.Module.forward
 
 
 def _trained_ids(model: nn.Module) -> set[int]:
