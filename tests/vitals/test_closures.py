@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from pellucid.vitals import Watch, watch
-from support.foreign import Model, ids_of, loss_of, made
+from support.foreign import ids_of, loss_of, made
 from support.lightning_trainer import quiet_trainer
 from support.unharmed import Loop, Say, unharmed
 
@@ -73,27 +73,38 @@ def test_gradients_of_a_closure_are_those_of_its_own_update(kind: str) -> None:
     assert "update.ratio" in signs
 
 
+def signs_of(
+    model: nn.Module,
+    updates: int,
+    loss_at: Callable[[nn.Module, int], Tensor],
+    names: tuple[str, ...],
+    *,
+    within: bool,
+) -> dict[str, float]:
+    """The signs of a training whose gradients are made within the step or before it."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    with watch(model, optimizer, max_overhead=None) as w:
+        for step in range(updates):
+
+            def closure(step: int = step) -> Tensor:
+                optimizer.zero_grad()
+                loss = loss_at(model, step)
+                loss.backward()
+                return loss
+
+            if not within:
+                closure()
+            optimizer.step(closure if within else None)
+    return {sign.id: sign.value for sign in w.signs if sign.id.startswith(names)}
+
+
 def test_a_closure_and_a_plain_step_have_the_same_signs() -> None:
     """The same training, its gradients made within the step and before it."""
-    signs: list[dict[str, float]] = []
-    for within in (False, True):
-        model: Model = made()
-        optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-        with watch(model, optimizer, max_overhead=None) as w:
-            for step in range(12):
-
-                def closure(step: int = step, model: Model = model, one: Any = optimizer) -> Tensor:
-                    one.zero_grad()
-                    loss = loss_of(model, ids_of(step))
-                    loss.backward()
-                    return loss
-
-                if not within:
-                    closure()
-                optimizer.step(closure if within else None)
-        names = ("gradient.", "update.ratio", "update.effective", "norm.gain", "weights.")
-        signs.append({s.id: s.value for s in w.signs if s.id.startswith(names)})
-    plain, closing = signs
+    names = ("gradient.", "update.ratio", "update.effective", "norm.gain", "weights.")
+    plain, closing = (
+        signs_of(made(), 12, lambda model, step: loss_of(model, ids_of(step)), names, within=within)
+        for within in (False, True)
+    )
     assert len(plain) > 8
     assert closing == plain
 
@@ -106,24 +117,13 @@ def pair_loss(model: nn.Module, ids: Tensor) -> Tensor:
 
 
 def test_pairs_of_a_closure_are_read_as_those_of_a_plain_loop() -> None:
-    answers: list[dict[str, float]] = []
-    for within in (False, True):
-        model = made().eval()
-        optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-        with watch(model, optimizer) as w:
-            for step in range(3):
+    def loss_at(model: nn.Module, step: int) -> Tensor:
+        return pair_loss(model, torch.cat([ids_of(step), ids_of(step + 50)]))
 
-                def closure(step: int = step, model: Model = model, one: Any = optimizer) -> Tensor:
-                    one.zero_grad()
-                    loss = pair_loss(model, torch.cat([ids_of(step), ids_of(step + 50)]))
-                    loss.backward()
-                    return loss
-
-                if not within:
-                    closure()
-                optimizer.step(closure if within else None)
-        answers.append({s.id: s.value for s in w.signs if s.id.startswith("answers.")})
-    plain, closing = answers
+    plain, closing = (
+        signs_of(made().eval(), 3, loss_at, ("answers.",), within=within)
+        for within in (False, True)
+    )
     assert plain["answers.pairs"] > 0
     assert closing == plain
 

@@ -38,6 +38,11 @@ def severity_of_lengths(view: HistoryView, *, adapts: bool | None = None) -> Sev
     return "note" if view.has_full_steps or view.goes_well or is_scaled else None
 
 
+def severity_of_factors(view: HistoryView) -> Severity | None:
+    """A note if a loss that is some times too large comes down with steps of the usual length."""
+    return severity_of_lengths(view) if view.goes_well else None
+
+
 def _steps_in_rates(view: HistoryView) -> float:
     """The usual step of a number, in learning rates; 0 if it is unknown."""
     drift, strides = view.history.marks.get("drift"), view.history.marks.get("stride")

@@ -10,7 +10,7 @@ import math
 import statistics
 from itertools import pairwise
 
-from pellucid.diagnosis.causes.bounds import severity_of_lengths
+from pellucid.diagnosis.causes.bounds import severity_of_factors
 from pellucid.diagnosis.causes.candidate import Candidate, suspect, suspect_mark
 from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.causes.long_steps import usual_stride
@@ -37,7 +37,7 @@ def summed(view: HistoryView) -> Candidate | None:
         code="LOS007" if is_whole else "LOS006" if is_sure else "LOS005",
         ratio=ratio,
         step=1,
-        severity=severity_of_lengths(view) if view.goes_well else None,
+        severity=severity_of_factors(view),
         rivals=("LOS006",) if is_whole and ratio > 8 else (),
     )
 

@@ -10,7 +10,7 @@ import math
 import statistics
 from dataclasses import dataclass
 
-from pellucid.diagnosis.causes.bounds import severity_of_lengths
+from pellucid.diagnosis.causes.bounds import severity_of_factors
 from pellucid.diagnosis.causes.candidate import (
     Candidate,
     Cause,
@@ -255,8 +255,7 @@ def parts_not_divided(view: HistoryView) -> Candidate | None:
         return None  # it asks for the same loss several times in a step
     if n < 2 or not is_of_tokens or not most < outputs.value <= most * n:
         return None
-    # Adam's steps are as long, whatever a gradient is multiplied by
-    severity = severity_of_lengths(view) if view.goes_well else None
+    severity = severity_of_factors(view)
     return suspect(
         "LOS007/parts", total=outputs.value, parts=n, step=outputs.first, severity=severity
     )

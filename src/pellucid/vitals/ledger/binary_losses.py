@@ -7,8 +7,6 @@ n labels in a row.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -28,17 +26,15 @@ _INTEGER_GAP = 1e-2
 _DOUBTFUL = 5 * _INTEGER_GAP
 
 
-def fits_best(
-    residual: Float[Tensor, ""], others: Sequence[Float[Tensor, ""]]
-) -> Float[Tensor, ""]:
+def fits_best(residual: Float[Tensor, ""], *others: Float[Tensor, ""]) -> Float[Tensor, ""]:
     """1 if one shape leaves nothing of a gradient but rounding, and each other one more, else 0.
 
     Args:
         residual: The share of the gradient's square that the shape leaves.
         others: Those that other shapes leave.
     """
-    other = torch.stack(list(others)).amin()
-    return ((residual < _FITS) & (other > _WORSE * residual)).double()
+    least = torch.stack(others).amin()
+    return ((residual < _FITS) & (least > _WORSE * residual)).double()
 
 
 def left_over(
@@ -78,7 +74,7 @@ def sigmoid_twice(
     plain = left_over(g, s - y.double(), y)
     squashed = left_over(g, (s.sigmoid() - y.double()) * s * (1 - s), y)
     margin = left_over(g, g.sign(), y)  # its gradient is one number
-    return fits_best(squashed, (plain, margin)) * _says_much(g)
+    return fits_best(squashed, plain, margin) * _says_much(g)
 
 
 def label_weights(

@@ -14,6 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from pellucid.vitals.call.place_weights import names_targets, target_weights
+from pellucid.vitals.ledger.row_numbers import adds_up_to_zero
 from pellucid.vitals.taps.outputs import output_attribute
 
 #: About how many tokens' gradients are measured at the logits.
@@ -29,7 +30,7 @@ _ROUNDING = 1e-4
 #: The fewest rows of a line, how far their p has to spread, and the part of g that is off the line.
 _FEWEST_ROWS, _SPREAD, _STRAIGHT = 16, 0.03, 1e-6
 #: A gradient adds up to more, of its absolute values, if one side of it is lost.
-_UNBALANCED = 0.5
+_ONE_SIDED = 0.5
 #: The least share of a row's targets that are ids at one distance.
 _CLEAR = 0.7
 
@@ -48,9 +49,9 @@ def token_pulls(
     """
     gradient = gradient.float()
     raises, lowers = names_targets(gradient)
-    # what a cross-entropy raises it takes from others, but where half precision rounds a p to 1
-    is_balanced = gradient.sum(-1).abs() < _UNBALANCED * gradient.abs().sum(-1)
-    is_named, follows = (raises ^ lowers) & is_balanced, gradient.new_tensor(-1.0)
+    # where a p rounds to 1, its part is lost, and what is left has one sign
+    is_named = (raises ^ lowers) & adds_up_to_zero(gradient, within=_ONE_SIDED)
+    follows = gradient.new_tensor(-1.0)
     if ids is not None:
         flat = ids.flatten()
         is_inner = ((places + 1) % ids.shape[1] != 0) & raises & ~lowers

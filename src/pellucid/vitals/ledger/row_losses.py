@@ -123,7 +123,7 @@ def squashed_twice(
     plain, margin, *squashed = (
         _left_over(g, shape * is_class) for shape in (p - y, g.sign(), of_softmax, of_sigmoid)
     )
-    return fits_best(torch.stack(squashed).amin(), (plain, margin))
+    return fits_best(torch.stack(squashed).amin(), plain, margin)
 
 
 def _left_over(gradient: Tensor, shape: Tensor) -> Tensor:
