@@ -40,7 +40,8 @@ class Cost:
         line = f"watching took {self.seconds:.2f} s, {share}, in {self.n_readings} readings"
         if bound is None or self.share <= bound:
             return line
-        return f"{line}\n(more than {bound:.0%}: first readings are on credit in short runs)"
+        reason = "first readings are on credit, and updates of a few milliseconds cost more"
+        return f"{line}\n(more than {bound:.0%}: {reason})"
 
 
 class OverheadBudget:

@@ -38,7 +38,10 @@ def stopped_falling(view: HistoryView) -> Candidate | None:
         return None
     if abs(fall) > limit("FIT002", "flat"):
         return None
-    return suspect("FIT002", end=view.end or 0, fall=fall, step=view.updates)
+    side = "below" if fall >= 0 else "above"
+    return suspect(
+        "FIT002", end=view.end or 0, fall=fall, change=abs(fall), side=side, step=view.updates
+    )
 
 
 def still_falling(view: HistoryView) -> Candidate | None:
@@ -71,9 +74,8 @@ def nothing_learnt(view: HistoryView) -> Candidate | None:
         return None
     if view.facts.on_preferences or view.facts.on_rewards:
         return None
-    return suspect(
-        "FIT004", end=view.end or 0, start=view.start or 0, learnt=learnt, step=view.updates
-    )
+    began = "" if start is None else f"; it began at {start:.4g}"
+    return suspect("FIT004", end=view.end or 0, start=began, learnt=learnt, step=view.updates)
 
 
 def stopped_stepping(view: HistoryView) -> Candidate | None:
