@@ -365,6 +365,23 @@ def test_without_an_optimiser_steps_are_said_by_hand() -> None:
     assert w.missing["gradient.norm"] == "no optimiser was passed: call watch(model, optimizer)"
 
 
+def test_without_an_optimiser_no_step_is_called_0() -> None:
+    model = made()
+    with watch(model, max_overhead=None) as w:
+        for step in range(25):
+            model.zero_grad()  # so the gradients are there when the update is over
+            loss = loss_of(model, ids_of(step))
+            loss.backward()
+            for parameter in model.parameters():
+                parameter.data.add_(parameter.grad, alpha=-0.1)
+            w.step(loss)
+    assert not any(id.startswith("update.") for id in by_id(w))
+    assert "update.ratio" in w.missing
+    assert [
+        finding for finding in diagnose(history_of_watch(w)) if finding.severity != "note"
+    ] == []
+
+
 def test_the_purse_bounds_what_looking_costs() -> None:
     model = made()
     optimizer = adam(model)

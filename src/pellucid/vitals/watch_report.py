@@ -183,7 +183,8 @@ class WatchReport:
             has_losses = bool(self._losses.n_added or record.losses.points or is_logged)
             reasons["loss.value"] = _NO_GUESSING if has_losses else _NO_LOSS
         if not self._optimisers:
-            reasons["gradient.norm"] = "no optimiser was passed: call watch(model, optimizer)"
+            no_optimiser = "no optimiser was passed: call watch(model, optimizer)"
+            reasons |= dict.fromkeys(("gradient.norm", "update.ratio", "update.kl_*"), no_optimiser)
         else:
             bare = self._ledger.marks.get("bare")
             n = 0 if bare is None else bare.n_seeable
