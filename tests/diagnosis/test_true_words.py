@@ -9,7 +9,8 @@ import pytest
 
 from pellucid.diagnosis import History, Reading, diagnose
 from pellucid.diagnosis.causes.data import too_good
-from pellucid.diagnosis.causes.fit import nothing_learnt, stopped_falling
+from pellucid.diagnosis.causes.config_warnings import hot_without_warm_up
+from pellucid.diagnosis.causes.fit import nothing_learnt, solved, stopped_falling
 from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.causes.rates import find_runaways, no_warm_up
 from pellucid.diagnosis.causes.schedules import idle_schedule, zero_start
@@ -103,3 +104,18 @@ def test_a_batch_that_came_thrice_is_not_called_the_only_one() -> None:
 )
 def test_what_is_expected_is_what_is_asked(code: str, name: str) -> None:
     assert f"{limit(code, name):g}" in read_codes()[code].threshold
+
+
+@pytest.mark.parametrize(("start", "is_solved"), [(0.7, True), (0.2, False)])
+def test_a_loss_that_began_low_is_not_solved_by_being_low(start: float, *, is_solved: bool) -> None:
+    losses = tuple((n, max(0.02, start * 0.9**n)) for n in range(1, 201))
+    signs = {"loss.probe": (start, 0.02)}
+    assert (solved(view(losses=losses, signs=signs)) is not None) == is_solved
+
+
+@pytest.mark.parametrize(("end", "is_named"), [(2.5, False), (GUESSING + 0.1, True)])
+def test_a_config_says_nothing_against_a_loss_that_came_down(end: float, *, is_named: bool) -> None:
+    facts = {"learning_rate": 0.05, "warmup_steps": 0}
+    signs = {"update.ratio": ()}
+    hot = view(facts=facts, signs=signs, losses=curve(GUESSING, end))
+    assert (hot_without_warm_up(hot) is not None) == is_named
