@@ -142,8 +142,8 @@ def jumps(view: HistoryView) -> list[tuple[int, float]]:
     """The updates with a loss far above the window before them, and the rise of each."""
     window, k = int(limit("DAT008", "window")), limit("DAT008", "deviations")
     points, rises = view.history.losses, list[tuple[int, float]]()
-    for i in range(20, len(points)):
-        recent = [v for _, v in points[max(0, i - window) : i]][-20:]
+    for i in range(window, len(points)):
+        recent = [v for _, v in points[i - window : i]]
         if not all(map(math.isfinite, recent)):
             continue  # another cause reports these values
         spread = max(statistics.pstdev(recent), 1e-3)
