@@ -13,8 +13,10 @@ from pellucid.diagnosis.causes.config_warnings import hot_without_warm_up
 from pellucid.diagnosis.causes.fit import nothing_learnt, solved, stopped_falling
 from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.causes.rates import find_runaways, no_warm_up
+from pellucid.diagnosis.causes.repetition import other_vocabularies
 from pellucid.diagnosis.causes.schedules import idle_schedule, zero_start
 from pellucid.diagnosis.finding import limit, read_codes
+from pellucid.vitals import Mark
 from support.courses import GUESSING, but, curve, flat, healthy
 
 
@@ -119,3 +121,12 @@ def test_a_config_says_nothing_against_a_loss_that_came_down(end: float, *, is_n
     signs = {"update.ratio": ()}
     hot = view(facts=facts, signs=signs, losses=curve(GUESSING, end))
     assert (hot_without_warm_up(hot) is not None) == is_named
+
+
+@pytest.mark.parametrize(("objective", "is_named"), [(None, True), ("rewards", False)])
+def test_answers_that_change_with_their_policy_are_no_other_vocabulary(
+    objective: str | None, *, is_named: bool
+) -> None:
+    marks = {"unlike": Mark(n_seen=37, n_seeable=40, first=2)}
+    changing = view(facts={"objective": objective}, marks=marks)
+    assert (other_vocabularies(changing) is not None) == is_named
