@@ -112,6 +112,7 @@ def always_cut(view: HistoryView) -> Candidate | None:
         likelihood(mark),
         cut=used,
         n=mark.n_seen,
+        of=mark.n_seeable,
         step=mark.first,
         severity=severity_of_lengths(view),
     )

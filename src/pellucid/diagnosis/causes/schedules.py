@@ -65,7 +65,7 @@ def zero_rate(view: HistoryView) -> Candidate | None:
     start = next(step for step, _ in rates if all(v == 0 for s, v in rates if s >= step))
     if stands_at_zero(view):
         return suspect(
-            "UPD005/zero", n=len(rates), rate=0.0, initial=view.facts.initial_rate, step=start
+            "UPD005/zero", n=view.updates, rate=0.0, initial=view.facts.initial_rate, step=start
         )
     if view.updates - start < max(10, round(limit("OPT013", "share") * view.updates)):
         return None
@@ -78,7 +78,8 @@ def zero_start(view: HistoryView) -> Candidate | None:
     n = next((i for i, (_, rate) in enumerate(rates) if rate != 0), 0)
     if n < max(10, round(limit("OPT013", "share") * len(rates))) or _is_rounded(view):
         return None
-    return suspect("OPT004/history", n=n, of=len(rates), rate=0.0, step=rates[0][0])
+    last = rates[n - 1][0]
+    return suspect("OPT004/history", n=last, of=view.updates, rate=0.0, step=rates[0][0])
 
 
 def low_foot(view: HistoryView) -> Candidate | None:
@@ -95,8 +96,8 @@ def low_foot(view: HistoryView) -> Candidate | None:
     is_well = has_gained(view) if view.facts.on_rewards else view.goes_well
     if highest > limit("UPD005", "foot") * initial or is_well:
         return None
-    n = len(view.history.rates)
-    return suspect("UPD005/foot", rate=highest, initial=initial, n=n, step=view.updates)
+    n = view.updates
+    return suspect("UPD005/foot", rate=highest, initial=initial, n=n, step=n)
 
 
 def idle_schedule(view: HistoryView) -> Candidate | None:
@@ -109,7 +110,8 @@ def idle_schedule(view: HistoryView) -> Candidate | None:
     if values or rate == 0 or rate >= initial:
         return None
     severity = "note" if view.goes_well else None
-    return suspect("UPD005", rate=rate, initial=initial, n=len(rates), step=0, severity=severity)
+    n = view.updates
+    return suspect("UPD005", rate=rate, initial=initial, n=n, step=0, severity=severity)
 
 
 def below_zero(view: HistoryView) -> Candidate | None:
