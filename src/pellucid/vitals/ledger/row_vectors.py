@@ -6,6 +6,8 @@ if all vectors are the same one.
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -50,8 +52,7 @@ class RowVectors:
             rows: How many rows it had.
             texts: The first of them, if they are known.
         """
-        vectors = [v for v in (output if isinstance(output, tuple) else (output,))]
-        vectors = [v for v in vectors if isinstance(v, Tensor) and _are_vectors(v, rows)][:2]
+        vectors = _vectors_in(output, rows)
         for values in vectors:
             self._add(values)
         if len(vectors) == 1 and texts is not None and not self._is_paired:
@@ -95,6 +96,15 @@ class RowVectors:
         self._spreads, self._matches, self._last, self._n = [], [], None, 0
         self._told = []
         return signs
+
+
+def _vectors_in(output: object, rows: int) -> list[Tensor]:
+    """The vectors of so many rows that a call gives: a table, or the first two of several."""
+    if not isinstance(output, tuple):
+        return [output] if isinstance(output, Tensor) and _are_vectors(output, rows) else []
+    values = cast("tuple[object, ...]", output)
+    tables = [v for v in values if isinstance(v, Tensor) and _are_vectors(v, rows)]
+    return tables[:2] if len(tables) > 1 else []
 
 
 def _are_vectors(values: Tensor, rows: int) -> bool:
