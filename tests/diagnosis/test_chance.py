@@ -176,6 +176,29 @@ def test_vectors_that_become_one_while_the_loss_goes_to_0_have_collapsed(
 
 
 @pytest.mark.parametrize(
+    ("share_kept", "falls", "codes"),
+    [(0.05, 0.0, ["ARC011"]), (0.2, 0.0, []), (0.05, 0.001, [])],  # not all is gone; it learns
+)
+def test_equal_vectors_leave_the_loss_of_exchanged_pairs_where_it_is(
+    share_kept: float, falls: float, codes: list[str]
+) -> None:
+    losses = tuple((step, 0.5 - falls * step) for step in range(1, UPDATES + 1))
+    vectors = {"vectors__spread": 0.01, "vectors__kept": share_kept}
+    assert codes_of(losses, targets__vectors=12.0, **vectors) == codes
+
+
+@pytest.mark.parametrize(
+    ("share", "n", "codes"),
+    [(0.5, 150.0, ["DAT009"]), (0.9, 150.0, ["UNK001"]), (0.5, 90.0, ["UNK001"])],
+)
+def test_partners_without_common_words_stand_at_other_rows(
+    share: float, n: float, codes: list[str]
+) -> None:
+    told = {"vectors__told": share, "vectors__told_rows": n}
+    assert codes_of(flat(math.log(12)), targets__vectors=12.0, **told) == codes
+
+
+@pytest.mark.parametrize(
     ("updates", "n", "codes"),
     [(70, 1000.0, ["DAT009"]), (70, 999.0, []), (55, 1000.0, []), (120, 999.0, ["DAT009"])],
 )

@@ -130,6 +130,15 @@ def test_soft_labels_and_many_labels_are_no_classes() -> None:
         assert bool((hard != IGNORED).all()) == is_hard, loss
 
 
+def test_rows_that_are_nearly_sure_keep_their_class() -> None:
+    logits = (9.0 * torch.nn.functional.one_hot(torch.arange(ROWS) % 2, 3)).requires_grad_()
+    classes = torch.arange(ROWS) % 2
+    loss = torch.nn.functional.cross_entropy(logits, classes)
+    (gradient,) = torch.autograd.grad(loss, logits)
+    labels = row_losses.named_classes(gradient)
+    assert torch.equal(row_losses.hard_classes(gradient, logits.detach(), labels), classes)
+
+
 def share_of_one_number(loss: Loss, targets: Callable[[Tensor], Tensor]) -> float:
     signs = row_losses.RowLosses()
     for seed in range(8):

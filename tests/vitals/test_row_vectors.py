@@ -66,3 +66,37 @@ def test_other_outputs_are_no_vectors_of_rows() -> None:
     many = signs_of(*[vectors(0, rows=100)] * 3, rows=100)
     assert many["targets.vectors"] == 100
     assert many["vectors.matched"] == 1
+
+
+def test_of_a_tuple_the_first_two_vectors_are_partners() -> None:
+    taken = RowVectors()
+    for seed in range(4):
+        anchor, other = vectors(seed), vectors(seed + 9)
+        taken.add((anchor, anchor + 0.1, other), ROWS)
+    assert float(taken.take_signs()["vectors.matched"]) == 1
+
+
+def test_partners_share_words_and_strangers_do_not() -> None:
+    taken = RowVectors()
+
+    def told(shift: int) -> dict[str, float]:
+        for seed in range(16):
+            draws = torch.Generator().manual_seed(seed)
+            texts = torch.randint(300, (ROWS, 12), generator=draws)
+            for ids in (texts, texts[:, 4:].roll(shift, 0)):
+                taken.add(vectors(seed), ROWS, (ids, None))
+            taken.add(vectors(seed), ROWS, (texts.flip(0), None))  # no partner of both
+            taken.end_update()
+        return {id: float(value) for id, value in taken.take_signs().items()}
+
+    signs = told(0)
+    assert (signs["vectors.told"], signs["vectors.told_rows"]) == (1.0, 128.0)
+    assert told(3)["vectors.told"] == pytest.approx(0.5, abs=0.12)
+
+
+def test_calls_of_two_updates_are_no_partners() -> None:
+    taken = RowVectors()
+    for seed in range(8):
+        taken.add(vectors(seed), ROWS, (torch.arange(ROWS * 12).view(ROWS, 12), None))
+        taken.end_update()
+    assert "vectors.told" not in taken.take_signs()

@@ -34,3 +34,22 @@ def test_the_sum_over_padded_rows_is_that_of_the_places_that_are_paid_for() -> N
     outputs.measure_tokens(None, gradient)
     (total,) = outputs.sizes
     assert float(total) == pytest.approx(float(gradient.abs().sum()), rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("weights", "low", "high"),
+    [(None, 0.99, 1.01), ([0.5, 1.5, 3.0], 0.1, 1.0), ([3.0, 1.0, 0.1], 10.0, 1e3)],
+)
+def test_weights_of_the_classes_of_tokens_show(
+    weights: list[float] | None, low: float, high: float
+) -> None:
+    draws = torch.Generator().manual_seed(0)
+    outputs = OutputGradients(Guard())
+    outputs.records = outputs.measures_outputs = True
+    for _ in range(8):
+        logits = torch.randn(8, 21, 3, generator=draws, requires_grad=True)
+        labels = torch.tensor([0, 0, 0, 0, 1, 1, 2])[torch.randint(7, (8, 21), generator=draws)]
+        outputs.watch(logits, None)
+        weight = None if weights is None else torch.tensor(weights)
+        torch.nn.functional.cross_entropy(logits.transpose(1, 2), labels, weight).backward()
+    assert low < float(dict(outputs.take_signs())["targets.class_weights"]) < high

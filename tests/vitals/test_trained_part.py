@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch import nn
 
 from pellucid.vitals import watch
-from pellucid.vitals.watch import has_forward, trained_part
+from pellucid.vitals.trained_parts import called_part, has_forward, trained_part
 from support.foreign import adam, ids_of, loss_of, made
 
 
@@ -55,3 +57,40 @@ def test_a_forward_of_the_class_or_of_the_instance_can_be_called() -> None:
     patched = nn.Module()
     patched.forward = made().forward
     assert has_forward(patched)
+
+
+class Parts(nn.Module):
+    """Keeps a body of transformers and a head, and never calls itself, as a LightningModule may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head, self.body = nn.Linear(13, 2), made()
+        self.body.config = SimpleNamespace(model_type="bert")
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.head(self.body(ids).mean(1))
+
+
+@pytest.mark.parametrize("is_called", [True, False])
+def test_a_loop_may_call_the_parts_of_a_model(is_called: bool) -> None:
+    model = Parts()
+    optimiser = adam(model)
+    with watch(model, optimiser) as w:
+        for step in range(12):
+            ids = ids_of(step)
+            outputs = model(ids) if is_called else model.head(model.body(ids).mean(1))
+            loss = nn.functional.cross_entropy(outputs, torch.arange(len(ids)) % 2)
+            loss.backward()
+            optimiser.step()
+            optimiser.zero_grad()
+            w.step(loss)
+    assert w.first_call.passes > 0
+    assert "one_row" in w.state.marks
+    assert (w.state.marks["bare"].n_seen, w.missing.get("call.*")) == (0, None)
+
+
+def test_the_part_that_is_called_has_a_config_and_most_of_the_weights() -> None:
+    model = Parts()
+    assert called_part(model) is model.body
+    assert called_part(nn.ModuleDict({"parts": nn.ModuleList([model.body, nn.Linear(2, 2)])}))
+    assert called_part(nn.ModuleList([made(), nn.Linear(2, 2)])) is None

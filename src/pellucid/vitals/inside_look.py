@@ -20,6 +20,7 @@ from pellucid.vitals.schedule import KINDS, Kind
 from pellucid.vitals.taps.first_batch import FirstBatch
 from pellucid.vitals.taps.gradients import Gradients
 from pellucid.vitals.taps.hooks import Hooks
+from pellucid.vitals.trained_parts import called_part
 from pellucid.vitals.unheld import UnheldWeights
 from pellucid.vitals.update_sizes import Updates
 from pellucid.vitals.watch_report import WatchReport
@@ -141,11 +142,23 @@ class InsideLook(WatchReport):
         """Probe the first call, before the update that it leads to."""
         first = self._first_batch
         if first is not None and first.call is None:
+            if self.updates and not first.reason:
+                first = self._watch_part(first)
             self.guard("the first batch", first.watch_table, self._hooks)
         is_open = first is not None and (self.first_call.is_open or first.answers.is_open)
         if first is not None and is_open and not self._anatomy.is_sharded:
             with self._schedule.clock.stopped():
-                self.first_call.run(self._anatomy.model, first, self._metrics)
+                self.first_call.run(first.model, first, self._metrics)
+
+    def _watch_part(self, first: FirstBatch) -> FirstBatch:
+        """Take the calls of a part, if a whole update came without a call of the model itself."""
+        part = called_part(first.model)
+        if part is None:
+            return first
+        self._first_batch = FirstBatch(part)
+        self._first_batch.attach(part, self._hooks)
+        self.guard("the ledger", self._ledger.watch_calls, part, self._hooks, self._first_batch)
+        return self._first_batch
 
     def _prepare_step(self) -> None:
         """Keep what a step is measured against."""

@@ -16,6 +16,7 @@ from pellucid.vitals.overhead_budget import MAX_OVERHEAD
 from pellucid.vitals.probe import Probe
 from pellucid.vitals.rules import rules_of
 from pellucid.vitals.schedule import share_of
+from pellucid.vitals.trained_parts import has_forward, trained_part
 from pellucid.vitals.update_sizes import Optimisers
 
 #: Options that a trainer fills in.
@@ -95,22 +96,3 @@ def checked(options: Mapping[str, Any]) -> dict[str, Any]:
     if options.get("log") is not None:
         log_to(options["log"])
     return dict(options)
-
-
-def trained_part(model: nn.Module) -> nn.Module:
-    """The only child that trains, if it has all parameters that train; the model itself if not.
-
-    A loss, a metric, or a frozen reference may be its siblings.
-    """
-    parts = [child for child in model.children() if _trained_ids(child)]
-    is_whole = len(parts) == 1 and _trained_ids(parts[0]) == _trained_ids(model)
-    return parts[0] if is_whole else model
-
-
-def has_forward(model: nn.Module) -> bool:
-    """Whether a module can be called: one that only keeps others cannot."""
-    return getattr(model.forward, "__func__", None) is not nn.Module.forward
-
-
-def _trained_ids(model: nn.Module) -> set[int]:
-    return {id(parameter) for parameter in model.parameters() if parameter.requires_grad}

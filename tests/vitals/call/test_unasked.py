@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -17,7 +18,7 @@ from pellucid.vitals.call.padding_mask import misfit, misfits
 from pellucid.vitals.call.positions import PositionNotes
 from pellucid.vitals.call.reading_order import filled
 from pellucid.vitals.call.token_order import falls
-from pellucid.vitals.call.unasked import asks_for_one_id, unasked
+from pellucid.vitals.call.unasked import asks_for_one_id, unasked, unpaid_masks
 from pellucid.vitals.taps.recorded_call import Call
 
 ROWS, TIME, SPACE = 8, 64, 3
@@ -165,3 +166,16 @@ def test_classes_are_few_kinds_that_stand_nowhere_in_the_inputs() -> None:
     assert not are_classes(few, few.roll(-1, 1))
     assert not are_classes(ids[:, :20], ids % 4)
     assert not are_classes(None, ids % 4)
+
+
+@pytest.mark.parametrize(
+    ("least", "low", "high"),
+    [(0, 0.0, 0.0), (40, 0.3, 0.5)],  # all of the masked tokens, and those of the rarer ids
+)
+def test_masked_tokens_that_are_not_paid_for(least: int, low: float, high: float) -> None:
+    draws = torch.Generator().manual_seed(0)
+    tokens = torch.randint(100, (8, 64), generator=draws)
+    is_masked = torch.rand(tokens.shape, generator=draws) < 0.2
+    targets = torch.where(is_masked & (tokens >= least), tokens, IGNORED)
+    assert low <= unpaid_masks(torch.where(is_masked, 101, tokens), targets) <= high
+    assert unpaid_masks(tokens, tokens) == 0

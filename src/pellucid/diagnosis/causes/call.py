@@ -197,6 +197,7 @@ CAUSES: tuple[Cause, ...] = (
     Comparison("POS006", "call.wavelength", ("<", "share"), n=1),
     Comparison("INI007", "weights.alike", (">", "share"), n=1, condition=lambda view: view.fresh),
     Comparison("LOS031", "targets.unasked", (">", "share"), n=1, condition=_is_new_to_text),
+    Comparison("LOS031/masked", "targets.unpaid_masks", (">", "masked"), n=1),
     Comparison("LOS004/one", "targets.one_id", (">", 0), n=1),
     Comparison(
         "LOS004/weights", "targets.evenness", ("<", "share"), n=1, condition=_is_new_to_text
@@ -230,13 +231,7 @@ CAUSES: tuple[Cause, ...] = (
     Comparison("LOS005/untouched", "targets.untouched", (">", "untouched"), n=1),
     Comparison("DAT011/key", "targets.key", (">", "key"), n=1),
     of_probabilities,
-    Comparison(
-        "LOS003/alike",
-        "targets.own",
-        ("<", "alike"),
-        n=1,
-        condition=_names_many_targets,
-    ),
+    Comparison("LOS003/alike", "targets.own", ("<", "alike"), n=1, condition=_names_many_targets),
     Comparison("LOS005/noise", "logits.noise", (">", "noise"), n=1, condition=_knows_less),
     random_outputs,
     OfTargets(Comparison("LOS003/strange", "targets.strange", (">", "strange"), n=1)),

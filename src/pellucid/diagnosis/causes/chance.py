@@ -33,12 +33,15 @@ class WordMatch(NamedTuple):
     errors: float
 
 
-def count_matches(view: HistoryView) -> WordMatch:
-    """What words tell of the labels, in all updates that were looked at."""
-    pairs = {reading.step: reading.value for reading in view.readings("targets.told_rows")}
-    wins = sum(
-        reading.value * pairs.get(reading.step, 0.0) for reading in view.readings("targets.told")
-    )
+def count_matches(view: HistoryView, id: str = "targets.told") -> WordMatch:
+    """What words tell of the labels, or of partners, in all updates that were looked at.
+
+    Args:
+        view: The history.
+        id: The sign with the shares; another one has the numbers of pairs.
+    """
+    pairs = {reading.step: reading.value for reading in view.readings(f"{id}_rows")}
+    wins = sum(reading.value * pairs.get(reading.step, 0.0) for reading in view.readings(id))
     n = sum(pairs.values())
     if n <= 0:
         return WordMatch(0.5, 0.0, 0.0)
@@ -145,7 +148,11 @@ def at_guessing_of_partners(view: HistoryView) -> Candidate | None:
     is_flat = max(levels) - min(levels) < limit("UNK001", "flat")
     if not is_flat or abs(end - guessing) > limit("UNK001", "flat"):
         return None
-    return suspect("UNK001/partners", end=end, guessing=guessing, update=update, step=view.updates)
+    values = {"end": end, "guessing": guessing, "update": update, "step": view.updates}
+    match = count_matches(view, "vectors.told")
+    if not _is_unrelated(match):
+        return suspect("UNK001/partners", **values)
+    return suspect("DAT009/partners", told=match.share, n=match.n, **values)
 
 
 def divided_similarities(view: HistoryView) -> Candidate | None:
@@ -168,15 +175,22 @@ def divided_similarities(view: HistoryView) -> Candidate | None:
 
 
 def collapsed_vectors(view: HistoryView) -> Candidate | None:
-    """Vectors of rows that become one and the same while their loss goes to 0."""
+    """Vectors of rows that become one and the same, while their loss goes to 0 or stands still."""
     spread, share_kept, end = view.last("vectors.spread"), view.last("vectors.kept"), view.end
     if spread is None or share_kept is None or end is None or not view.updates:
         return None
     is_same = spread < limit("ARC011", "spread") and share_kept < limit("ARC011", "kept")
-    is_solved = abs(end) < limit("FIT005", "loss")
-    if not is_same or not is_solved:
+    if not is_same:
         return None
-    return suspect("ARC011/rows", spread=spread, kept=share_kept, end=end, step=view.updates)
+    values = {"spread": spread, "kept": share_kept, "end": end, "step": view.updates}
+    if abs(end) < limit("FIT005", "loss"):
+        return suspect("ARC011/rows", **values)
+    levels = [*view.quarters[2:], end]
+    is_level = len(levels) > 1 and max(levels) - min(levels) < limit("ARC011", "level") * abs(end)
+    is_gone = share_kept < limit("ARC011", "gone")
+    if not (is_level and is_gone) or at_guessing_of_partners(view) is not None:
+        return None
+    return suspect("ARC011/level", **values)
 
 
 CAUSES: tuple[Cause, ...] = (

@@ -109,7 +109,7 @@ def arguments_of(model: nn.Module, call: Call) -> Arguments | None:
         call: Its arguments.
     """
     places = dict(_place_names(model, call))
-    config = _foreign_config(model)
+    config = foreign_config(model)
     is_foreign = config is not None
     is_wrapped = is_foreign and getattr(model, "config", None) is not config
     two_texts = bool(getattr(config, "is_encoder_decoder", False)) and not is_wrapped
@@ -142,25 +142,25 @@ def arguments_of(model: nn.Module, call: Call) -> Arguments | None:
 
 def has_source(model: nn.Module) -> bool:
     """Whether a model writes one text and reads another, as an encoder-decoder with a head does."""
-    if not getattr(_foreign_config(model), "is_encoder_decoder", False):
+    if not getattr(foreign_config(model), "is_encoder_decoder", False):
         return False
     return getattr(model, "get_output_embeddings", lambda: None)() is not None
 
 
 def end_ids(model: nn.Module) -> tuple[int, ...]:
     """The ids that end a text, by the config of a model of transformers; empty without one."""
-    config = _foreign_config(model)
+    config = foreign_config(model)
     return () if config is None else _ids_named(config, ("eos",))
 
 
 def start_ids(model: nn.Module) -> tuple[int, ...]:
     """The ids that begin a text and end none, by the config of a model of transformers."""
-    config, ends = _foreign_config(model), end_ids(model)
+    config, ends = foreign_config(model), end_ids(model)
     starts = () if config is None else _ids_named(config, ("bos",))
     return tuple(id for id in starts if id not in ends)
 
 
-def _foreign_config(model: nn.Module) -> Any:
+def foreign_config(model: nn.Module) -> Any:
     """The config of a model of transformers, or of one that is a part of it; None without one."""
     configs: list[Any] = [getattr(module, "config", None) for module in (model, *model.children())]
     return next((c for c in configs if isinstance(getattr(c, "model_type", None), str)), None)
@@ -204,7 +204,7 @@ def _decoder_ids(model: nn.Module, labels: Tensor, pad: int | None) -> Tensor | 
     make: Any = getattr(model, "prepare_decoder_input_ids_from_labels", None)
     if make is not None:
         return make(labels=labels)
-    start: Any = getattr(_foreign_config(model), "decoder_start_token_id", None)
+    start: Any = getattr(foreign_config(model), "decoder_start_token_id", None)
     if not isinstance(start, int) or pad is None:
         return None
     earlier = labels[:, :-1]

@@ -19,7 +19,7 @@ from pellucid.vitals.call.token_order import (
     share_of_text,
     target_ratio,
 )
-from pellucid.vitals.call.unasked import asks_for_one_id, unasked
+from pellucid.vitals.call.unasked import asks_for_one_id, unasked, unpaid_masks
 from pellucid.vitals.ledger.label_tokens import MOST_CLASSES
 
 #: Fewer rows, and shorter ones, say nothing.
@@ -73,6 +73,7 @@ def measure(
     if arguments.source is None:
         signs |= _reading_order(arguments, ids)
         signs["targets.unasked"] = unasked(ids, targets, (*arguments.special, *arguments.ends))
+        signs["targets.unpaid_masks"] = unpaid_masks(ids, targets)
         signs["targets.one_id"] = asks_for_one_id(ids, targets)
     share = _paid_share(arguments, ids, targets)
     if share is not None:

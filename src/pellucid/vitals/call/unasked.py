@@ -13,6 +13,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from pellucid.batches import IGNORED
+from pellucid.vitals.call.alignment import is_masked
 
 #: An id that comes so often shows whether it is asked for.
 _REPEATED = 8
@@ -74,3 +75,19 @@ def asks_for_one_id(ids: Int[Tensor, "rows time"], targets: Int[Tensor, "rows ti
         return 0.0
     is_next = bool((following[is_paid] == paid_ids[0]).all())
     return float(is_next and not bool((unpaid_ids == paid_ids[0]).any()))
+
+
+def unpaid_masks(ids: Int[Tensor, "rows time"], targets: Int[Tensor, "rows time"]) -> float:
+    """The share of the masked places that a loss does not pay for; 0 if tokens are not masked.
+
+    A mask is the id at most of the places that are paid for, where their targets differ.
+
+    Args:
+        ids: The rows that the model reads.
+        targets: The target of each place, `IGNORED` where nothing is paid for.
+    """
+    if not is_masked(ids, targets):
+        return 0.0
+    is_paid = targets != IGNORED
+    is_mask = ids == ids[is_paid].mode().values
+    return float((is_mask & ~is_paid).sum() / is_mask.sum())

@@ -101,7 +101,18 @@ class Ledger:
         self._rows = []
         self.events.clear()
         if model is not None:
-            self.events.attach_to_model(model, hooks, batches)
+            self.watch_calls(model, hooks, batches)
+
+    def watch_calls(self, model: nn.Module, hooks: Hooks, batches: Batches | None) -> None:
+        """Count the calls of a model, or of its part, and read their batches.
+
+        Args:
+            model: What is called.
+            hooks: Take the hooks.
+            batches: Knows the latest batch.
+        """
+        self._batches = batches
+        self.events.attach_to_model(model, hooks, batches)
 
     # ---- an update
 

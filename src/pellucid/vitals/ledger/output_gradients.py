@@ -23,7 +23,14 @@ from pellucid.vitals.ledger.pulls import (
     token_pulls,
     unevenness,
 )
-from pellucid.vitals.ledger.row_losses import RowLosses, row_outputs, span_outputs
+from pellucid.vitals.ledger.row_losses import (
+    RowLosses,
+    hard_classes,
+    named_classes,
+    row_outputs,
+    span_outputs,
+)
+from pellucid.vitals.ledger.row_vectors import MOST_LABELS
 from pellucid.vitals.taps.hooks import Hook
 from pellucid.vitals.taps.outputs import GradientHandle, logits_of
 from pellucid.vitals.taps.recorded_call import is_plain
@@ -53,6 +60,8 @@ class OutputGradients:
         #: the logits of the same places, and the power of their doubt by which the loss weighs them
         self._gap_logits: Tensor | None = None
         self.focus: Tensor | None = None
+        #: the logits of some places, if each is one of few classes
+        self._place_logits: Tensor | None = None
         #: sums of the line that smoothed labels make, and of how many calls they are
         self._lines: tuple[Tensor, int] | None = None
         #: the rows of each class, and what they weigh in the loss, as far as was measured
@@ -68,6 +77,7 @@ class OutputGradients:
 
     def clear(self) -> None:
         """Begin anew: an update is done."""
+        self.rows.vectors.end_update()
         #: sums of the absolute gradients of logits, NaN where too few places are sampled
         self.sizes: list[Tensor] = []
         #: of each of these: the share of targets that follow, and of places that are pushed down
@@ -112,15 +122,24 @@ class OutputGradients:
         if self.measures_gap and of_rows is None and logits.is_contiguous():
             places, stride = places_and_stride(logits.detach())
             self._gap_logits = places[:: 2 * stride].clone()
+        self._place_logits = self._keep_places(logits) if of_rows is None else None
         measure = partial(self.measure_tokens, ids)
         if of_rows is not None and isinstance(labels, Tensor):
             texts = batches.rows() if batches is not None and self.records else None
             measure = partial(self.measure_classes, of_rows.detach(), labels, texts)
         self._at_gradient(logits, "logits", measure)
 
+    def _keep_places(self, logits: Tensor) -> Tensor | None:
+        """A copy of the logits of some places, if these are few classes of each token."""
+        is_due = self.records and self.measures_outputs and logits.is_contiguous()
+        if not is_due or not 1 < logits.shape[-1] <= MOST_LABELS:
+            return None
+        places, stride = places_and_stride(logits.detach())
+        return places[::stride].clone()
+
     def _watch_rows(self, output: object, rows: int, batches: Batches) -> None:
         """Measure the gradient by outputs (rows, classes) whose labels the model is not given."""
-        self.rows.vectors.add(output, rows)
+        self.rows.vectors.add(output, rows, batches.rows())
         starts = span_outputs(output, rows)
         if starts is not None:
             self._at_gradient_of_rows(starts, self.rows.measure_softmax)
@@ -178,6 +197,10 @@ class OutputGradients:
         if not (self.records and self.measures_outputs):
             return
         self.sizes.append(_size(places, stride))
+        kept = self._place_logits
+        if kept is not None and kept.shape == sampled.shape:
+            labels = hard_classes(sampled, kept, named_classes(sampled))
+            self._add_classes(class_pulls(sampled, kept, labels))
         if gradient.ndim == 3:
             numbers = torch.arange(0, len(places), stride, device=places.device)
             own_ids = ids if ids is not None and ids.shape == gradient.shape[:2] else None

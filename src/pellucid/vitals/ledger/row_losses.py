@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from pellucid.batches import IGNORED
-from pellucid.vitals.call.place_weights import target_weights
+from pellucid.vitals.call.place_weights import UNCERTAIN, target_weights
 from pellucid.vitals.ledger.binary_losses import (
     fits_best,
     impossible_labels,
@@ -86,12 +86,15 @@ def hard_classes(
     gradient = gradient.float()
     is_named = labels >= 0
     classes = labels.clamp_min(0)
-    weights = target_weights(gradient, logits.float().softmax(-1), classes) * is_named
+    p = logits.float().softmax(-1)
+    # the weight of a row that is nearly sure does not show, and no soft label is that sure
+    is_open = is_named & (1 - p.gather(-1, classes[:, None])[:, 0] > UNCERTAIN)
+    weights = target_weights(gradient, p, classes) * is_open
     sums = gradient.new_zeros((2, gradient.shape[-1]))
-    sums[0].index_add_(0, classes, is_named.float())
+    sums[0].index_add_(0, classes, is_open.float())
     sums[1].index_add_(0, classes, weights)
     usual = (sums[1] / sums[0].clamp_min(1))[classes]
-    spread = ((weights - usual).abs() / usual.abs().clamp_min(1e-30)) * is_named
+    spread = ((weights - usual).abs() / usual.abs().clamp_min(1e-30)) * is_open
     is_hard = (spread.amax() < _EVEN) & adds_up_to_zero(gradient).all()
     is_paid = (gradient != 0).any(-1)
     is_hard &= (is_named & is_paid).sum() > _NEARLY_ALL * is_paid.sum()

@@ -6,11 +6,14 @@ if all vectors are the same one.
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from pellucid.vitals.ledger.batch_rows import Rows
 from pellucid.vitals.taps.recorded_call import is_plain
 
 #: Of more columns, outputs are no labels but numbers of a vector.
@@ -19,6 +22,8 @@ MOST_LABELS = 31
 _ROWS, _LAST = 64, 8
 #: Fewer rows have few others to be mistaken for.
 _FEWEST, _TINY = 4, 1e-12
+#: Ids are counted modulo a number.
+_KINDS = 512
 
 
 class RowVectors:
@@ -33,17 +38,38 @@ class RowVectors:
         self._matches: list[Tensor] = []
         #: how many rows calls gave vectors for
         self._n = 0
+        #: the rows of the update's first call, until they were set against those of its second
+        self._texts: Rows | None = None
+        self._is_paired = False
+        #: how often partners had more in common than other rows, of how many
+        self._told: list[Tensor] = []
 
-    def add(self, output: object, rows: int) -> None:
-        """Take what a call of so many rows gives, if it is a vector of each row."""
-        if not isinstance(output, Tensor) or output.ndim != 2 or len(output) != rows:
-            return
-        if output.shape[1] <= MOST_LABELS or not output.is_floating_point() or not is_plain(output):
-            return
-        self._n = rows
+    def add(self, output: object, rows: int, texts: Rows | None = None) -> None:
+        """Take what a call of so many rows gives, if it is a vector of each row, or two of them.
+
+        Args:
+            output: What it returned; of more vectors than two, the first two are partners.
+            rows: How many rows it had.
+            texts: The first of them, if they are known.
+        """
+        vectors = _vectors_in(output, rows)
+        for values in vectors:
+            self._add(values)
+        if len(vectors) == 1 and texts is not None and not self._is_paired:
+            self._is_paired = self._texts is not None
+            if self._texts is not None:
+                self._told.append(told_by_partners(self._texts, texts))
+            self._texts = texts
+
+    def end_update(self) -> None:
+        """Partners are of one update: its first two calls."""
+        self._texts, self._is_paired = None, False
+
+    def _add(self, vectors: Tensor) -> None:
+        rows = self._n = len(vectors)
         if rows < _FEWEST:
             return
-        units = normalize(output.detach()[:_ROWS].float(), dim=-1)
+        units = normalize(vectors.detach()[:_ROWS].float(), dim=-1)
         spread = spread_of(units)
         self._first_spread = spread if self._first_spread is None else self._first_spread
         self._spreads = [*self._spreads[1 - _LAST :], spread]
@@ -64,8 +90,27 @@ class RowVectors:
             # of two calls an update, every other one meets its partner before it
             every_other = (torch.stack(self._matches[i::2]).median() for i in range(2))
             signs["vectors.matched"] = torch.maximum(*every_other)
+        if self._told:
+            wins, n = torch.stack(self._told).sum(0).unbind()
+            signs |= {"vectors.told": wins / n.clamp_min(1), "vectors.told_rows": n}
         self._spreads, self._matches, self._last, self._n = [], [], None, 0
+        self._told = []
         return signs
+
+
+def _vectors_in(output: object, rows: int) -> list[Tensor]:
+    """The vectors of so many rows that a call gives: a table, or the first two of several."""
+    if not isinstance(output, tuple):
+        return [output] if isinstance(output, Tensor) and _are_vectors(output, rows) else []
+    values = cast("tuple[object, ...]", output)
+    tables = [v for v in values if isinstance(v, Tensor) and _are_vectors(v, rows)]
+    return tables[:2] if len(tables) > 1 else []
+
+
+def _are_vectors(values: Tensor, rows: int) -> bool:
+    """Whether these are numbers of a vector for each of so many rows."""
+    is_table = values.ndim == 2 and len(values) == rows and values.shape[1] > MOST_LABELS
+    return is_table and values.is_floating_point() and is_plain(values)
 
 
 def spread_of(units: Float[Tensor, "rows columns"]) -> Float[Tensor, ""]:
@@ -90,3 +135,30 @@ def share_matched(
     """
     nearest = (first @ second.T).argmax(1)
     return (nearest == torch.arange(len(first), device=first.device)).float().mean()
+
+
+def told_by_partners(first: Rows, second: Rows) -> Float[Tensor, " 2"]:
+    """How often a row has more kinds of tokens in common with its partner than with the next one.
+
+    Half of the ties count. And of how many rows: none if the two calls have other numbers of rows,
+    or the same texts.
+
+    Args:
+        first: The rows of one call, as `first_rows` gives them.
+        second: Those of the other.
+    """
+    kinds, other_kinds = (_kinds(rows) for rows in (first, second))
+    if len(kinds) != len(other_kinds) or len(kinds) < _FEWEST:
+        return torch.zeros(2, device=kinds.device)
+    own, others = ((kinds * x).sum(1) for x in (other_kinds, other_kinds.roll(1, 0)))
+    n = len(kinds) * (kinds != other_kinds).any().float()
+    wins = (own > others).float().sum() + (own == others).float().sum() / 2
+    return torch.stack([wins * (n > 0), n])
+
+
+def _kinds(rows: Rows) -> Float[Tensor, "rows kinds"]:
+    """1 for each kind of token that a row has."""
+    ids, mask = rows
+    real = torch.ones_like(ids) if mask is None else mask
+    counts = torch.zeros((len(ids), _KINDS), device=ids.device)
+    return counts.scatter_add(1, ids % _KINDS, real.float()).clamp_max(1.0)

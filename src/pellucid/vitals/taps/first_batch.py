@@ -47,7 +47,7 @@ class FirstBatch:
     """Hooks on the model's calls, which keep the first training call."""
 
     def __init__(self, model: nn.Module) -> None:
-        self._model = unwrap(model)
+        self._model = self.model = unwrap(model)
         self._decodes = decodes(self._model)
         self.labels: Tensor | None = None
         #: the losses in the model's outputs since the last update
