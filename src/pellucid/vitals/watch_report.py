@@ -45,6 +45,8 @@ _NO_GUESSING = (
     "nothing to compare the losses with: they are not known to be of tokens, of which guessing "
     "costs ln V"
 )
+_OTHER_STEPS = "the matrices' optimiser has no step size like Adam's"
+_NO_MATRICES = "no matrix of the model's blocks is trained"
 _GAPS = (
     "the ledger has {n} of {of} updates, as many as the budget pays for: raise max_overhead to see "
     "the updates between them too"
@@ -191,9 +193,8 @@ class WatchReport:
             if n < _SHARE * self.updates:
                 reasons["updates"] = _GAPS.format(n=n, of=self.updates)
         if self._optimisers and not self._updates.adaptive:
-            reasons["update.effective_step"] = (
-                "the matrices' optimiser has no step size like Adam's"
-            )
+            has_matrices = bool(self._anatomy.matrices)
+            reasons["update.effective_step"] = _OTHER_STEPS if has_matrices else _NO_MATRICES
         return reasons
 
     @property
