@@ -9,9 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from pellucid.diagnosis import diagnose, history_of_watch
+from pellucid.diagnosis.causes import long_steps
+from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.history.weight_shares import has_adapters, untrained_share
-from pellucid.vitals import Mark
-from support.courses import GUESSING, healthy
+from pellucid.vitals import Mark, watch
+from support.courses import GUESSING, but, healthy
+from support.foreign import ids_of, loss_of, made
 from support.loops import Loop
 
 
@@ -123,3 +126,31 @@ def test_rprop_needs_the_same_rows_again(optimiser: str, severity: str) -> None:
     facts = replace(healthy().facts, optimiser=optimiser)
     found = diagnose(replace(healthy(), facts=facts, marks={"same_rows": mark}))
     assert ("DAT001", severity) in [(f.code, f.severity) for f in found]
+
+
+def test_a_model_that_follows_copies_in_full_precision_is_no_other_model() -> None:
+    model = made().bfloat16()
+    weights = list(model.parameters())
+    copies = [weight.detach().float().requires_grad_() for weight in weights]
+    optimiser = torch.optim.AdamW(copies, lr=1e-2)
+    with watch(model, optimiser, max_overhead=None) as w:
+        for step in range(40):
+            loss = loss_of(model, ids_of(step))
+            loss.backward()
+            for weight, copied in zip(weights, copies, strict=True):
+                copied.grad = None if weight.grad is None else weight.grad.float()
+                weight.grad = None
+            optimiser.step()
+            with torch.no_grad():
+                for weight, copied in zip(weights, copies, strict=True):
+                    weight.copy_(copied)
+            w.step(loss)
+    findings = diagnose(history_of_watch(w))
+    assert [finding.code for finding in findings if finding.severity != "note"] == []
+
+
+def test_a_head_that_learns_before_its_body_moves_far_by_design() -> None:
+    shares = {"frozen": 0.0, "frozen_at_first": 0.9}
+    assert long_steps.has_adapters(HistoryView(but(facts=shares)()))
+    shares = {"frozen": 0.0, "frozen_at_first": 0.0}
+    assert not long_steps.has_adapters(HistoryView(but(facts=shares)()))

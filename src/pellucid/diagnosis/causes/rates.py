@@ -35,7 +35,7 @@ def too_high(view: HistoryView) -> Candidate | None:
     is_far = is_far and not has_adapters(view)
     is_lost = is_torn and was_trained(view)  # nothing is left for a warm-up to save
     if is_far:
-        effect = f"half of the updates moved the weights by {stride:.0%} of their size or more"
+        effect = f"half of the updates seen moved the weights by {stride:.0%} of their size or more"
         runaways["stride"] = stride, effect
     full = _at_full_rate(view)
     # new weights may move by their own size; of trained ones, nothing is left then

@@ -38,7 +38,8 @@ class Facts:
     `norm` is the placement of norms in a block. `decays` says which parameters weight decay
     shrinks: all, or only matrices. `unigram` and `bigram` are the entropies of the labels, in nats.
     `score_scale` is the factor of attention scores, in units of 1 / sqrt(d_head). `frozen` is the
-    share of parameters that are not trained, `norm_eps` the largest eps of the norms. `slow` is the
+    share of parameters that are not trained, `frozen_at_first` that when the watch was made,
+    `norm_eps` the largest eps of the norms. `slow` is the
     share whose rate is next to nothing of the highest of their optimiser; `frozen_body` says
     whether no matrix of any block is trained, and `has_prompts` whether rows of labels begin with
     tokens that nothing pays for. `untrained` is the share of the blocks' weights that are frozen as
@@ -102,6 +103,7 @@ class Facts:
     final_norm: bool | None = None
     score_scale: float | None = None
     frozen: float | None = None
+    frozen_at_first: float | None = None
     slow: float | None = None
     frozen_body: bool | None = None
     has_prompts: bool | None = None

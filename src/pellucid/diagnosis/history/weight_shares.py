@@ -20,16 +20,22 @@ _FLATTEST, _STEEPEST, _EDGE = 1.6, 3.6, 1.1
 _ADAPTER = 0.25
 
 
-def frozen_share(model: nn.Module) -> float:
+def frozen_share(model: nn.Module, n_trained: int | None = None) -> float:
     """The share of a model's weights that are frozen.
 
     A teacher or a slow copy beside the model, with names like those of what is trained, is no part
     of it.
+
+    Args:
+        model: The model.
+        n_trained: How many numbers are trained; by default those that are now.
     """
     copies = _copies(model)
     counted = [p for name, p in model.named_parameters() if name.partition(".")[0] not in copies]
-    n_frozen = sum(parameter.numel() for parameter in counted if not parameter.requires_grad)
-    return n_frozen / max(1, sum(parameter.numel() for parameter in counted))
+    n_numbers = sum(parameter.numel() for parameter in counted)
+    if n_trained is None:
+        n_trained = sum(parameter.numel() for parameter in counted if parameter.requires_grad)
+    return max(0, n_numbers - n_trained) / max(1, n_numbers)
 
 
 def _copies(model: nn.Module) -> set[str]:
