@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from pellucid.diagnosis import diagnose, history_of_watch
 from pellucid.diagnosis.causes import long_steps
 from pellucid.diagnosis.causes.history_view import HistoryView
-from pellucid.diagnosis.history.weight_shares import has_adapters, untrained_share
+from pellucid.diagnosis.history.weight_shares import bounded_share, has_adapters, untrained_share
 from pellucid.vitals import Mark, watch
 from support.courses import GUESSING, but, healthy
 from support.foreign import ids_of, loss_of, made
@@ -95,6 +95,24 @@ def test_adapters_that_learn_little_are_no_frozen_model() -> None:
     for adapted, is_named in ((False, True), (True, False)):
         found = diagnose(replace(course, facts=replace(facts, adapted=adapted)))
         assert ("GRD003" in {f.code for f in found}) == is_named
+
+
+def test_weights_that_end_at_a_bound_are_cut_off() -> None:
+    def share(bound: float | None, *, levels: bool = False) -> float | None:
+        torch.manual_seed(0)
+        model = nn.Sequential(*(nn.Linear(32, 32) for _ in range(2)))
+        with torch.no_grad():
+            for matrix in (layer.weight for layer in model):
+                matrix.copy_(matrix.sign() if levels else matrix.clamp(-(bound or 1), bound or 1))
+        return bounded_share(model)
+
+    assert share(0.05) == 1
+    assert share(None) == share(0.17) == share(None, levels=True) == 0
+    assert bounded_share(nn.LayerNorm(8)) is None
+    for cut_off, is_named in ((1.0, True), (0.25, False), (None, False)):
+        facts = replace(healthy().facts, bounded=cut_off)
+        found = {f.code for f in diagnose(replace(healthy(), facts=facts))}
+        assert ("UPD012" in found) is is_named
 
 
 def test_small_parts_of_all_blocks_are_adapters() -> None:

@@ -44,7 +44,8 @@ class Facts:
     whether no matrix of any block is trained, and `has_prompts` whether rows of labels begin with
     tokens that nothing pays for. `untrained` is the share of the blocks' weights that are frozen as
     they were drawn, and `adapted` says whether a small part of each block learns alone;
-    `random_table` says whether a frozen token embedding holds random numbers.
+    `random_table` says whether a frozen token embedding holds random numbers, and `bounded` is the
+    share of trained matrices that are cut off at a bound.
     `remembered_step` is the size of a step by Adam's state, in learning rates, and `below_eps` the
     share of gradients that are smaller than its eps.
 
@@ -110,6 +111,7 @@ class Facts:
     untrained: float | None = None
     random_table: bool | None = None
     adapted: bool | None = None
+    bounded: float | None = None
     remembered_step: float | None = None
     below_eps: float | None = None
     norm_eps: float | None = None

@@ -19,6 +19,7 @@ from pellucid.diagnosis.history.first_targets import frequencies, is_log_p, of_g
 from pellucid.diagnosis.history.history import Facts, History, Points, Reading
 from pellucid.diagnosis.history.loop_findings import examine_loop
 from pellucid.diagnosis.history.weight_shares import (
+    bounded_share,
     frozen_share,
     has_adapters,
     is_body_frozen,
@@ -163,6 +164,7 @@ def _facts(watched: WatchState, optimisers: Sequence[Any], rates: Points) -> Fac
         untrained=untrained_share(model),
         random_table=is_table_as_drawn(model),
         adapted=has_adapters(model),
+        bounded=bounded_share(model),
         slow=max((slow_share(optimiser) for optimiser in optimisers), default=None),
         remembered_step=min(filter(None, map(remembered_step, optimisers)), default=None),
         below_eps=max(filter(None, map(share_below_eps, optimisers)), default=None),
