@@ -207,3 +207,10 @@ def test_of_many_pairs_words_tell_sooner(updates: int, n: float, codes: list[str
     course = replace(healthy(), losses=flat(0.69)[:updates], signs=told, facts=ADAM, marks={})
     course = replace(course, grad_norms=(), rates=())
     assert [f.code for f in diagnose(course) if f.severity != "note"] == codes
+
+
+def test_losses_that_are_no_numbers_are_no_coin() -> None:
+    coin = tuple((step, math.log(2)) for step in range(1, UPDATES + 1))
+    assert codes_of(coin, call__inputs=1.0) == ["PRF001"]
+    broken = tuple((step, math.nan) for step, _ in coin)
+    assert "PRF001" not in codes_of(broken, call__inputs=1.0)
