@@ -36,7 +36,7 @@ from benchmarks.machine import header, write
 from benchmarks.quality.nanogpt import cut, nanogpt
 from benchmarks.quality.ours import Track, race
 from benchmarks.quality.page import table
-from benchmarks.quality.tuning import RATES, newest_choice, one_training, tune
+from benchmarks.quality.tuning import CHOSEN, RATES, newest_choice, one_training, tune
 
 RESULTS = Path(__file__).parent.parent / "results"
 #: The race of GPT-2 that has no preset and no seconds in the name of its results.
@@ -84,7 +84,9 @@ def flags() -> argparse.ArgumentParser:
     parser.add_argument("--text", type=Path, help="tiny Shakespeare, or another text")
     parser.add_argument("--train", type=Path, help="a text for the race against GPT-2")
     parser.add_argument("--held-out", type=Path, help="the held-out text of that race")
-    parser.add_argument("--tune", action="store_true", help="pick GPT-2's rate and batch size")
+    parser.add_argument(
+        "--tune", action="store_true", help="pick GPT-2's rate, batch size and dropout"
+    )
     parser.add_argument(
         "--rates", type=float, nargs="+", default=list(RATES), help="where --tune begins"
     )
@@ -135,8 +137,7 @@ def against_gpt2(arguments: argparse.Namespace, scratch: Path) -> dict[str, Any]
         "run": str(run),
         "held_out": str(track.held_out),
         "seconds": arguments.seconds,
-        "learning_rate": choice["learning_rate"],
-        "batch_size": choice["batch_size"],
+        **{key: choice[key] for key in CHOSEN},
     }
     trainings = [one_training(setup | {"seed": s}, track.threads) for s in arguments.peer_seeds]
     losses = [training["bits_per_byte"] for training in trainings]

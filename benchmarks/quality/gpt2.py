@@ -4,9 +4,10 @@ Comes in: a run of ours (its ids, tokenizer and shape), seconds, a learning rate
 out: a worker's contestant (`benchmarks.worker`); one step of it is one whole training. It does not
 know pellucid's recipe.
 
-The peer gets the shape of our preset (its own positions, biases, GELU and initialisation), no
-dropout, bf16 autocast where the processor multiplies bf16, fused AdamW with decay on matrices
-alone, and clipping at 1. Its rate has 5% linear warm-up and then a straight line to zero by the
+The peer gets the shape of our preset (its own positions, biases, GELU and initialisation), dropout
+of embeddings and residuals as asked for (that of attention would cost the fused kernel), bf16
+autocast where the processor multiplies bf16, fused AdamW with decay on matrices alone, and clipping
+at 1. Its rate has 5% linear warm-up and then a straight line to zero by the
 clock. It gets our order of the text, our allocator settings, and all of its time for training:
 start-up and preparing the text are not in it.
 """
@@ -24,7 +25,13 @@ WARM_UP = 0.05
 
 
 def gpt2(
-    run: str, held_out: str | None, seconds: float, learning_rate: float, batch_size: int, seed: int
+    run: str,
+    held_out: str | None,
+    seconds: float,
+    learning_rate: float,
+    batch_size: int,
+    dropout: float,
+    seed: int,
 ) -> Callable[[int], dict[str, Any]]:
     """The contestant; `held_out` is a text, by default what the run itself holds out."""
     import torch
@@ -46,8 +53,8 @@ def gpt2(
             n_layer=stack.n_layers,
             n_head=stack.n_heads,
             n_inner=stack.layers[0].feed_forward.d_ff,
-            resid_pdrop=0.0,
-            embd_pdrop=0.0,
+            resid_pdrop=dropout,
+            embd_pdrop=dropout,
             attn_pdrop=0.0,
             # the same function as its default, in one kernel instead of eight operations
             activation_function="gelu_pytorch_tanh",

@@ -1,4 +1,4 @@
-"""The learning rate and batch size of the peer, picked on a text that no race is run on.
+"""The rate, batch size and dropout of the peer, picked on a text that no race is run on.
 
 Comes in: a preset whose shape and ids the peer gets, and seconds for each training. Goes out: each
 training of the grid, and the best; or what an earlier tuning has picked. It knows no race.
@@ -16,25 +16,29 @@ from benchmarks.workers import Contestant, print_progress, started
 
 RATES = (0.001, 0.002, 0.004, 0.008)
 BATCH_SIZES = (8, 16)
+DROPOUTS = (0.0, 0.1)
+#: What a tuning picks, with what a tuning had that did not know of it.
+CHOSEN = {"learning_rate": None, "batch_size": None, "dropout": DROPOUTS[0]}
 
 
 def tune(
     preset: str, seconds: float, rates: list[float], scratch: Path, threads: int
 ) -> dict[str, Any]:
-    """Train once at each rate and batch size that may be the best.
+    """Train once at each rate, batch size and dropout that may be the best.
 
     The smaller batch gets all rates, and more if the best one is at an end of the grid; the larger
-    batch gets the best one, and its neighbours if that is better.
+    batch gets the best one, and its neighbours if that is better. Dropout is tried at the best of
+    these.
     """
     run_folder = scratch / "ids"
     words = ["train", "--preset", preset, "--steps", "1", "--out", str(run_folder), "--json"]
     call_pellucid(words, scratch, threads)
     runs: list[dict[str, Any]] = []
 
-    def tried(rate: float, batch_size: int) -> None:
-        if any((run["learning_rate"], run["batch_size"]) == (rate, batch_size) for run in runs):
+    def tried(rate: float, batch_size: int, dropout: float = DROPOUTS[0]) -> None:
+        point = {"learning_rate": rate, "batch_size": batch_size, "dropout": dropout}
+        if any(point.items() <= run.items() for run in runs):
             return
-        point = {"learning_rate": rate, "batch_size": batch_size}
         setup = {"run": str(run_folder), "held_out": None, "seconds": seconds, "seed": 1, **point}
         runs.append(point | one_training(setup, threads))
 
@@ -51,7 +55,8 @@ def tune(
     if best()["batch_size"] == BATCH_SIZES[1]:
         for rate in (best_rate * 2, best_rate / 2):
             tried(rate, BATCH_SIZES[1])
-    choice = {key: best()[key] for key in ("learning_rate", "batch_size")}
+    tried(best()["learning_rate"], best()["batch_size"], DROPOUTS[1])
+    choice = {key: best()[key] for key in CHOSEN}
     return {"preset": preset, "seconds": seconds, "runs": runs, "choice": choice}
 
 
@@ -75,9 +80,10 @@ def one_training(setup: dict[str, Any], threads: int) -> dict[str, Any]:
     )
     with started([contestant], threads) as (worker,):
         turn = worker.work(1)
-    rate, batch_size = setup["learning_rate"], setup["batch_size"]
+    rate, batch_size, dropout = (setup[key] for key in CHOSEN)
     print_progress(
-        f"GPT-2, rate {rate:g}, batches of {batch_size}, seed {setup['seed']}: "
+        f"GPT-2, rate {rate:g}, batches of {batch_size}, dropout {dropout:g}, "
+        f"seed {setup['seed']}: "
         f"{turn.found['bits_per_byte']:.4f} bits per byte after {turn.found['updates']} updates"
     )
     return dict(turn.found)
@@ -101,4 +107,4 @@ def newest_choice(folder: Path, preset: str, seconds: float) -> dict[str, Any]:
         )
     names.sort(key=lambda name: tunings[name]["date"], reverse=True)
     name = min(names, key=lambda name: abs(math.log(tunings[name]["seconds"] / seconds)))
-    return {**tunings[name]["choice"], "tuned_on": name}
+    return {**CHOSEN, **tunings[name]["choice"], "tuned_on": name}

@@ -41,6 +41,30 @@ def test_a_schedule_at_0_from_the_first_update_on_never_steps() -> None:
     assert codes(rates=rates, losses=still)[:1] == ["OPT013"]
 
 
+def test_targets_of_another_text_are_named_where_only_their_frequencies_are_learnt() -> None:
+    unrelated = once(targets_unrelated=0.98, batch_entropy=3.0)
+    plateau, sound = curve(GUESSING, 3.05, 200), curve(GUESSING, 2.0, 200)
+    facts = {"unigram": None, "bigram": None}
+    assert codes(signs=unrelated, losses=plateau, facts=facts)[:1] == ["LOS003"]
+    assert codes(signs=unrelated, losses=sound, facts=facts) == []
+    assert codes(losses=plateau, facts=facts) == []
+
+
+def long_steps(size: float) -> dict[MarkName, Mark]:
+    return {"stride": Mark(n_seen=7, n_seeable=7, first=2, values=[size] * 7)}
+
+
+def test_adapters_whose_steps_tear_what_the_model_knew_have_too_high_a_rate() -> None:
+    start = GUESSING - 2
+    torn = ((1, start), (2, start), (3, start), *((n, start + 0.8) for n in range(4, 120)))
+    learnt = curve(start, start - 0.5, 120)
+    facts = {"frozen": 0.9, "adapted": True}
+    assert codes(losses=torn, marks=long_steps(0.6), facts=facts)[:1] == ["OPT005"]
+    assert "OPT005" not in codes(losses=learnt, marks=long_steps(0.6), facts=facts)
+    # other texts may be harder, and steps of this size are usual for adapters
+    assert "OPT005" not in codes(losses=torn, marks=long_steps(0.1), facts=facts)
+
+
 def test_gradients_that_pile_up_are_the_cause_of_a_loss_that_is_none() -> None:
     left: dict[MarkName, Mark] = {"left": Mark(n_seen=60, n_seeable=60, first=2, values=[3.0] * 60)}
     losses = (*curve(GUESSING, 30.0, 60), *((step, float("nan")) for step in range(61, 100)))

@@ -335,7 +335,8 @@ def test_gradients_that_are_zero_or_replaced_are_named(mark: MarkName, code: str
     [
         ([0.0] * 50 + [1e-3] * 150, "OPT004"),
         ([1e-3 * (1 - n / 80) for n in range(200)], "LOS009"),
-        ([1e-8 * n for n in range(200)], "UPD005"),
+        ([1e-8 * n for n in range(200)], "OPT007"),
+        ([1e-8 * (1 + n // 50) for n in range(200)], "UPD005"),
         ([0.0] + [1e-3] * 199, ""),
     ],
 )
@@ -350,16 +351,26 @@ def test_rates_of_0_below_0_and_at_the_foot_of_a_warm_up_are_named(
     assert [f.code for f in found if f.severity != "note"][:1] == ([code] if code else [])
 
 
-@pytest.mark.parametrize(("total", "codes"), [(50, ["UPD005"]), (5000, []), (None, [])])
-def test_a_training_that_ends_at_the_foot_of_its_warm_up_is_named(
-    total: int | None, codes: list[str]
+@pytest.mark.parametrize(
+    ("total", "rate", "end", "is_named"),
+    [
+        (50, 1e-8, GUESSING, True),
+        (50, 2e-7, GUESSING, True),  # a hundredth of the optimiser's own
+        (50, 1e-6, GUESSING, False),
+        (50, 2e-7, GUESSING - 1, False),  # it learns
+        (5000, 1e-8, GUESSING, False),
+        (None, 1e-8, GUESSING, False),
+    ],
+)
+def test_a_warm_up_that_is_far_longer_than_the_training_is_named(
+    total: int | None, rate: float, end: float, is_named: bool
 ) -> None:
     course = healthy()
-    facts = replace(course.facts, initial_rate=1e-3, learning_rate=5e-7, total_steps=total)
-    points = tuple((n, 1e-8 * n) for n in range(1, 51))
-    losses = tuple((n, GUESSING) for n in range(1, 51))
+    facts = replace(course.facts, initial_rate=1e-3, learning_rate=50 * rate, total_steps=total)
+    points = tuple((n, rate * n) for n in range(1, 51))
+    losses = tuple((n, GUESSING + (end - GUESSING) * min(1, n / 20)) for n in range(1, 51))
     findings = diagnose(replace(course, rates=points, facts=facts, losses=losses, signs={}))
-    assert [f.code for f in findings if f.code == "UPD005"] == codes
+    assert ("OPT007" in [f.code for f in findings if f.severity != "note"]) == is_named
 
 
 def test_weights_put_back_once_are_named_if_the_loss_rises() -> None:
@@ -578,6 +589,24 @@ def test_cut_gradients_do_not_matter_where_steps_follow_the_rate(
     marks = {"cut": mark(1e-4), "drift": mark(0.01), "stride": mark(0.01 * step)}
     found = diagnose(replace(course, facts=facts, losses=stuck, marks=marks))
     assert ("UPD008", severity) in [(f.code, f.severity) for f in found]
+
+
+@pytest.mark.parametrize(
+    ("left", "is_warned"),
+    [((1e-3, 1.4e-3), True), ((0.3, 0.5), False), ((2.0**-16, 2.0**-16), False)],
+    ids=["next to nothing", "a usual clip", "a scale that is taken off"],
+)
+def test_what_the_ledger_sees_of_a_clip_is_enough_where_few_norms_are_known(
+    left: tuple[float, float], is_warned: bool
+) -> None:
+    course = healthy()
+    facts = replace(course.facts, clip_norm=1e-3, betas=None, momentum=0.9, optimiser="SGD")
+    stuck = tuple((step, GUESSING) for step, _ in course.losses)
+    mark = Mark(n_seen=8, n_seeable=8, first=1, values=[*left] * 4, steps=list(range(1, 9)))
+    run = replace(course, facts=facts, losses=stuck, grad_norms=(), signs={})
+    findings = diagnose(replace(run, marks={"cut": mark}))
+    found = {finding.code for finding in findings if finding.severity != "note"}
+    assert ("OPT012" in found) is is_warned
 
 
 @pytest.mark.parametrize(

@@ -318,3 +318,19 @@ def test_shapes_of_every_kind_of_attention_are_read_in_float32_too() -> None:
     found = measured(model, lambda: model(random_ids(1, 16)))
     assert len(found["attention.max_logit"]) == 2 * 4
     assert isinstance(BASE.decoder, config.Stack)
+
+
+class Listed(torch.nn.Module):
+    """A block that keeps all of its parts in one list, as T5's does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        parts = [torch.nn.MultiheadAttention(8, 2), torch.nn.LayerNorm(8)]
+        self.layer = torch.nn.ModuleList(parts)
+
+
+def test_blocks_may_keep_their_parts_in_a_list() -> None:
+    layers = torch.nn.ModuleList([Listed(), Listed()])
+    norms = torch.nn.ModuleList([torch.nn.Sequential(torch.nn.LayerNorm(8)) for _ in range(2)])
+    model = torch.nn.ModuleDict({"block": layers, "norms": norms})
+    assert list(study(model).blocks) == ["block.0", "block.1"]

@@ -120,6 +120,32 @@ def test_a_look_restores_randomness_modes_and_buffers() -> None:
     assert float(model.calls) == 0
 
 
+@pytest.mark.parametrize(
+    ("passes", "words"), [(True, "are not known to be of tokens"), (False, "no loss was passed")]
+)
+def test_a_loss_that_was_passed_is_not_called_missing(*, passes: bool, words: str) -> None:
+    model = nn.Sequential(nn.Embedding(VOCAB, 8), nn.Flatten(), nn.Linear(32, 2))
+    optimizer = adam(model)
+    with watch(model, optimizer) as w:
+        for step in range(8):
+            loss = nn.functional.cross_entropy(model(ids_of(step)[:, :4]), ids_of(step)[:, 4] % 2)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            if passes:
+                w.step(loss)
+    assert words in w.missing["loss.value"]
+    assert "no norms" in w.missing["norm.variance_over_eps"]
+
+
+def test_a_batch_that_was_seen_is_not_called_unseen() -> None:
+    model = made()
+    optimizer = adam(model)
+    with watch(model, optimizer) as w:
+        loss_of(model, ids_of(0)).backward()
+        assert "no reading inside" in w.missing["probe"]
+
+
 def test_a_first_block_that_is_not_trained_is_no_vanished_gradient() -> None:
     model = made()
     model.layers[0].requires_grad_(False)
@@ -337,6 +363,23 @@ def test_without_an_optimiser_steps_are_said_by_hand() -> None:
     assert w.updates == 25
     assert {"loss.rise", "attention.entropy"} <= set(by_id(w))
     assert w.missing["gradient.norm"] == "no optimiser was passed: call watch(model, optimizer)"
+
+
+def test_without_an_optimiser_no_step_is_called_0() -> None:
+    model = made()
+    with watch(model, max_overhead=None) as w:
+        for step in range(25):
+            model.zero_grad()  # so the gradients are there when the update is over
+            loss = loss_of(model, ids_of(step))
+            loss.backward()
+            for parameter in model.parameters():
+                parameter.data.add_(parameter.grad, alpha=-0.1)
+            w.step(loss)
+    assert not any(id.startswith("update.") for id in by_id(w))
+    assert "update.ratio" in w.missing
+    assert [
+        finding for finding in diagnose(history_of_watch(w)) if finding.severity != "note"
+    ] == []
 
 
 def test_the_purse_bounds_what_looking_costs() -> None:

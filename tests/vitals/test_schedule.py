@@ -70,6 +70,22 @@ def test_a_healthy_run_is_seen_at_once_and_costs_its_share_at_most(clock: Clock)
     assert len(made["inside"]) > 10
 
 
+def test_the_first_looks_are_made_whatever_the_first_batch_has_cost(clock: Clock) -> None:
+    rounds = LookSchedule(0.02, torch.device("cpu"))
+    rounds.clock.start()
+    started_at = rounds.clock.enter()
+    clock.now += 0.9  # on a slow machine hooks alone cost more than the credit
+    rounds.clock.finish(started_at)
+    clock.now += 0.1
+    rounds.begin(1)
+    assert all(map(rounds.is_due, KINDS))
+    for kind in KINDS:
+        with rounds.look(kind):
+            clock.now += 0.1
+    rounds.begin(5)
+    assert not any(map(rounds.is_due, KINDS))
+
+
 def test_what_is_sick_is_seen_again_soon_and_costs_the_share_all_the_same(clock: Clock) -> None:
     made = looks(clock, 600, sick=lambda step: True)
     assert made["inside"][:3] == [1, 4, 7]
@@ -83,6 +99,21 @@ def test_of_tiny_updates_looks_on_credit_are_paid_off_after_a_thousand(clock: Cl
     assert made["inside"][:2] == [1, 4]
     assert not any(4 < step < 1000 for step in made["inside"])
     assert made["inside"][-1] > 6000
+
+
+def test_the_first_looks_come_however_long_the_warm_up_took(clock: Clock) -> None:
+    schedule = LookSchedule(0.02, torch.device("cpu"))
+    schedule.clock.start()
+    started = schedule.clock.enter()
+    clock.now += 2.0  # hooks and imports, on a busy machine
+    schedule.clock.finish(started)
+    schedule.begin(1)
+    assert schedule.is_due("inside")
+    assert schedule.is_due("gradients")
+    with schedule.look("inside"):
+        clock.now += 0.1
+    schedule.begin(5)
+    assert not schedule.is_due("inside")
 
 
 def test_a_fifth_of_the_share_stays_for_what_no_clock_counts(clock: Clock) -> None:

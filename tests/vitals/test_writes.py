@@ -72,6 +72,23 @@ def test_a_write_is_seen_in_the_update_after_it(
     assert all(point.step in (51, 101) for point in points)
 
 
+def test_a_return_to_the_weights_of_the_start_is_one() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    first = {name: weight.clone() for name, weight in model.state_dict().items()}
+    with watch(model, optimizer) as w:
+        for step in range(1, 81):
+            model(torch.randn(4, 8)).square().mean().backward()
+            optimizer.step()
+            w.step()
+            optimizer.zero_grad()
+            if step in (40, 60):
+                model.load_state_dict(first)
+    readings = w.state.judge.record.signs["update.returned"]
+    assert [(point.step, point.value) for point in readings.points] == [(41, 40.0), (61, 60.0)]
+
+
 def test_weights_without_steps_have_no_ratio() -> None:
     weight = nn.Parameter(torch.ones(4))
     weight.grad = torch.ones(4)

@@ -177,7 +177,7 @@ class InsideLook(WatchReport):
     def _look_at_change(self) -> None:
         """Measure how far a step has moved the predictions that were made before it."""
         runner, predicted = self._probe_runner, self._predicted
-        if runner is not None and predicted is not None:
+        if runner is not None and predicted is not None and self._optimisers:
             self.guard("update.kl_*", runner.record_change, predicted, self._metrics)
 
     def _look_inside(self) -> None:

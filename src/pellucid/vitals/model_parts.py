@@ -128,9 +128,7 @@ def study(model: nn.Module) -> Anatomy:
     outermost, model = model, unwrap(model)
     modules = named_modules(model)
     blocks = dict(_blocks(model, modules))
-    embeddings = {
-        name: module for name, module in modules.items() if isinstance(module, nn.Embedding)
-    }
+    embeddings = {name: part for name, part in modules.items() if isinstance(part, nn.Embedding)}
     norms = {
         name: Norm(module, facts)
         for name, module in modules.items()
@@ -205,12 +203,19 @@ def _blocks(model: nn.Module, modules: dict[str, nn.Module]) -> Iterator[tuple[s
                 yield f"{name}.{child}" if name else child, block
 
 
+def _n_parts(block: nn.Module) -> int:
+    """How many parts a block has; some keep all of them in one list."""
+    parts = list(block.children())
+    is_list = len(parts) == 1 and isinstance(parts[0], nn.ModuleList)
+    return len(list(parts[0].children())) if is_list else len(parts)
+
+
 def _is_stack(module: nn.Module) -> bool:
     """Whether it is a list of modules of one class that hold attention or a norm; of one, both."""
     if not isinstance(module, nn.ModuleList | nn.Sequential):
         return False
     children = list(module.children())
-    if len({type(child) for child in children}) != 1 or len(list(children[0].children())) < 2:
+    if len({type(child) for child in children}) != 1 or _n_parts(children[0]) < 2:
         return False
     class_names = [type(part).__name__.lower() for part in children[0].modules()]
     if class_names[0].endswith("attention"):

@@ -38,9 +38,10 @@ class Cost:
         """The cost as a line; a second line says why it is more than `bound`."""
         share = f"{self.share:.1%} of training"
         line = f"watching took {self.seconds:.2f} s, {share}, in {self.n_readings} readings"
-        if bound is None or self.share <= bound:
+        if bound is None or round(self.share, 3) <= bound:  # as it is shown
             return line
-        return f"{line}\n(more than {bound:.0%}: first readings are on credit in short runs)"
+        reason = "first readings are on credit, and updates of a few milliseconds cost more"
+        return f"{line}\n(more than {bound:.0%}: {reason})"
 
 
 class OverheadBudget:

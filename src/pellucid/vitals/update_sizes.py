@@ -79,6 +79,7 @@ class Updates:
         gradients = {name: x for name, x in gradients.items() if name in weights}
         if gradients:
             self._sizes({name: weights[name] for name in gradients}, metrics)
+        if gradients and self._optimisers:  # without one, an update is over when it is known
             self._steps(weights, gradients, metrics)
 
     def _steps(

@@ -39,6 +39,12 @@ _NO_BATCH = (
     "no training batch has been seen yet, and none will be if the model is compiled with "
     "fullgraph=True: pass probe=Probe(...)"
 )
+_NO_READING = "no reading inside the model has been taken yet"
+_NO_LOSS = "no loss was passed: call w.step(loss)"
+_NO_GUESSING = (
+    "nothing to compare the losses with: they are not known to be of tokens, of which guessing "
+    "costs ln V"
+)
 _GAPS = (
     "the ledger has {n} of {of} updates, as many as the budget pays for: raise max_overhead to see "
     "the updates between them too"
@@ -161,8 +167,10 @@ class WatchReport:
         if self._anatomy.is_sharded and not self._anatomy.gathers_tensors:
             reasons["probe"] = _SHARDED
         elif runner is None:
-            reason = "" if self._first_batch is None else self._first_batch.reason
-            reasons["probe"] = reason or _NO_BATCH
+            first = self._first_batch
+            is_seen = first is not None and first.call is not None
+            reason = "" if first is None else first.reason
+            reasons["probe"] = reason or (_NO_READING if is_seen else _NO_BATCH)
         elif predicted is not None and predicted.targets is None:
             reasons["predictions.certain"] = (
                 "the targets of the model's outputs are not known: pass probe=Probe(...)"
@@ -170,9 +178,13 @@ class WatchReport:
         if self._ranks is not None and (silent := self._ranks.silent):
             reasons["ranks"] = _SILENT.format(ranks=", ".join(map(str, silent)))
         if "loss.value" not in self._judge.signs:
-            reasons["loss.value"] = "no loss was passed: call w.step(loss)"
+            record = self._judge.record
+            is_logged = "loss" in record.logged
+            has_losses = bool(self._losses.n_added or record.losses.points or is_logged)
+            reasons["loss.value"] = _NO_GUESSING if has_losses else _NO_LOSS
         if not self._optimisers:
-            reasons["gradient.norm"] = "no optimiser was passed: call watch(model, optimizer)"
+            no_optimiser = "no optimiser was passed: call watch(model, optimizer)"
+            reasons |= dict.fromkeys(("gradient.norm", "update.ratio", "update.kl_*"), no_optimiser)
         else:
             bare = self._ledger.marks.get("bare")
             n = 0 if bare is None else bare.n_seeable

@@ -91,30 +91,37 @@ def noisy_gradients(view: HistoryView) -> Candidate | None:
 
 
 def always_cut(view: HistoryView) -> Candidate | None:
-    """Gradients that are far shorter at every step than when they arrived.
-
-    A loss that is scaled up is scaled in its gradient by the logits too, which then weighs as much
-    as the scale: what takes the scale off again is no cut.
-    """
-    mark = view.often("cut", limit("UPD008", "share"))
-    if mark is None or view.facts.clip_norm is not None:
-        return None
-    used = mark.value * max(1.0, view.first("targets.weight") or 1.0)
-    if used > limit("UPD008", "cut"):
-        return None
-    logs = [math.log2(value) for value in mark.values if value > 0]
-    # a factor that stays the same is no clipping but a mean over parts, and 1024 a loss scale
-    is_scale = all(abs(value - round(value)) < limit("UPD008", "spread") for value in logs)
-    if not logs or max(logs) - min(logs) < limit("UPD008", "spread") or is_scale:
+    """Gradients that are far shorter at every step than when they arrived."""
+    mark, used = view.history.marks.get("cut"), share_left(view)
+    if mark is None or used is None or view.facts.clip_norm is not None:
         return None
     return suspect(
         "UPD008",
         likelihood(mark),
         cut=used,
         n=mark.n_seen,
+        of=mark.n_seeable,
         step=mark.first,
         severity=severity_of_lengths(view),
     )
+
+
+def share_left(view: HistoryView) -> float | None:
+    """How little is left of nearly every gradient that arrives; None if it is enough, or unknown.
+
+    A loss that is scaled up is scaled in its gradient by the logits too, which then weighs as much
+    as the scale: what takes the scale off again is no cut.
+    """
+    mark = view.often("cut", limit("UPD008", "share"))
+    if mark is None:
+        return None
+    used = mark.value * max(1.0, view.first("targets.weight") or 1.0)
+    logs = [math.log2(value) for value in mark.values if value > 0]
+    # a factor that stays the same is no clipping but a mean over parts, and 1024 a loss scale
+    is_scale = all(abs(value - round(value)) < limit("UPD008", "spread") for value in logs)
+    if not logs or max(logs) - min(logs) < limit("UPD008", "spread") or is_scale:
+        return None
+    return used if used <= limit("UPD008", "cut") else None
 
 
 CAUSES: tuple[Cause, ...] = (

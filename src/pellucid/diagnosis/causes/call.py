@@ -241,7 +241,7 @@ CAUSES: tuple[Cause, ...] = (
             "targets.unrelated",
             (">", "unrelated"),
             n=1,
-            condition=lambda view: not view.goes_well and view.updates >= limit("LOS003", "long"),
+            condition=_knows_frequencies_at_most,
         )
     ),
     Comparison("LOS003/foreign", "targets.foreign", (">", "foreign"), n=1),

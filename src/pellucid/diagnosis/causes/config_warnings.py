@@ -5,9 +5,12 @@ from __future__ import annotations
 from pellucid import config
 from pellucid.diagnosis.causes.candidate import Candidate, Cause, Comparison, suspect
 from pellucid.diagnosis.causes.history_view import HistoryView
+from pellucid.diagnosis.causes.long_steps import has_adapters
 from pellucid.diagnosis.finding import limit
 
 _ADAMS = (None, "Adam", "AdamW")
+#: So many updates show whether a rate is too high.
+_MANY = 50
 
 
 def hot_without_warm_up(view: HistoryView) -> Candidate | None:
@@ -18,6 +21,8 @@ def hot_without_warm_up(view: HistoryView) -> Candidate | None:
         return None
     is_short = warm_up <= max(3, limit("OPT006", "share") * (facts.total_steps or 0))
     if not is_short or rate < limit("OPT006", "hot") or view.readings("update.ratio", last_step=5):
+        return None
+    if _came_down(view) or has_adapters(view):
         return None
     return suspect("OPT006/config", rate=rate, warm_up=warm_up, step=0)
 
@@ -62,9 +67,22 @@ def no_positions(view: HistoryView) -> Candidate | None:
     return suspect("POS001/config", positions="NoPositions", step=0)
 
 
+def _came_down(view: HistoryView) -> bool:
+    """Whether many updates have lowered the loss: then the rate was not too high for it."""
+    return view.updates >= _MANY and view.end is not None and view.end < view.losses[0]
+
+
 def _adam_is_new(view: HistoryView) -> bool:
     """Whether Adam trains, or may train, and no update has a reading yet."""
     return view.facts.optimiser in _ADAMS and not view.readings("update.ratio")
+
+
+def _may_be_hot(view: HistoryView) -> bool:
+    """Whether Adam has no reading yet, and no loss that came down under it.
+
+    Prompts and prefixes that are trained alone take rates of a tenth and more.
+    """
+    return _adam_is_new(view) and not _came_down(view) and not has_adapters(view)
 
 
 def _trains_slowly(view: HistoryView) -> bool:
@@ -92,7 +110,7 @@ def _has_no_losses(view: HistoryView) -> bool:
 
 CAUSES: tuple[Cause, ...] = (
     hot_without_warm_up,
-    Comparison("OPT005/config", "facts.learning_rate", (">=", "hot"), condition=_adam_is_new),
+    Comparison("OPT005/config", "facts.learning_rate", (">=", "hot"), condition=_may_be_hot),
     Comparison("OPT007/config", "facts.learning_rate", ("<", "slow"), condition=_trains_slowly),
     deep_post_norm,
     decay_product,

@@ -63,7 +63,8 @@ def too_good(view: HistoryView) -> Candidate | None:
     """A loss far below the entropy of token pairs, earlier than learning allows."""
     gap = view.highest("loss.below_bigram", last_step=50)
     bigram, start, step = view.facts.bigram, view.start, int(limit("DAT011", "tokens"))
-    early = [v for s, v in view.history.losses if s <= limit("DAT011", "tokens")]
+    early_points = [point for point in view.history.losses if point[0] <= limit("DAT011", "tokens")]
+    early = [loss for _, loss in early_points]
     is_fast = (
         bigram is not None
         and start is not None
@@ -78,9 +79,8 @@ def too_good(view: HistoryView) -> Candidate | None:
     if not is_fast and (gap is None or gap.value < limit("DAT011", "below")):
         return None
     severity = "note" if _is_known_sound(view) else None
-    return suspect(
-        "DAT011", lowest=min(early, default=0.0), updates=len(early), step=step, severity=severity
-    )
+    at, lowest = min(early_points, key=lambda point: point[1], default=(0, 0.0))
+    return suspect("DAT011", lowest=lowest, updates=at, step=step, severity=severity)
 
 
 def _is_known_sound(view: HistoryView) -> bool:
@@ -142,8 +142,8 @@ def jumps(view: HistoryView) -> list[tuple[int, float]]:
     """The updates with a loss far above the window before them, and the rise of each."""
     window, k = int(limit("DAT008", "window")), limit("DAT008", "deviations")
     points, rises = view.history.losses, list[tuple[int, float]]()
-    for i in range(20, len(points)):
-        recent = [v for _, v in points[max(0, i - window) : i]][-20:]
+    for i in range(window, len(points)):
+        recent = [v for _, v in points[i - window : i]]
         if not all(map(math.isfinite, recent)):
             continue  # another cause reports these values
         spread = max(statistics.pstdev(recent), 1e-3)
@@ -200,7 +200,8 @@ def no_labels(view: HistoryView) -> Candidate | None:
     mark, n = view.history.marks.get("blank"), len(view.losses)
     if mark is None or min(mark.share, view.nan_share) < limit("LOS011", "share"):
         return None
-    return suspect("LOS011/updates", times=round(view.nan_share * n), n=n, step=view.steps[0])
+    times = round(view.nan_share * n)
+    return suspect_mark("LOS011/updates", mark, times=times, n=n, step=view.steps[0])
 
 
 CAUSES: tuple[Cause, ...] = (

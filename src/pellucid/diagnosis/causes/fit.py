@@ -38,7 +38,10 @@ def stopped_falling(view: HistoryView) -> Candidate | None:
         return None
     if abs(fall) > limit("FIT002", "flat"):
         return None
-    return suspect("FIT002", end=view.end or 0, fall=fall, step=view.updates)
+    side = "below" if fall >= 0 else "above"
+    return suspect(
+        "FIT002", end=view.end or 0, fall=fall, change=abs(fall), side=side, step=view.updates
+    )
 
 
 def still_falling(view: HistoryView) -> Candidate | None:
@@ -71,9 +74,8 @@ def nothing_learnt(view: HistoryView) -> Candidate | None:
         return None
     if view.facts.on_preferences or view.facts.on_rewards:
         return None
-    return suspect(
-        "FIT004", end=view.end or 0, start=view.start or 0, learnt=learnt, step=view.updates
-    )
+    began = "" if start is None else f"; it began at {start:.4g}"
+    return suspect("FIT004", end=view.end or 0, start=began, learnt=learnt, step=view.updates)
 
 
 def stopped_stepping(view: HistoryView) -> Candidate | None:
@@ -96,12 +98,14 @@ def solved(view: HistoryView) -> Candidate | None:
     if end is None or view.facts.on_preferences or view.facts.on_rewards:
         return None
     equals_teacher = distance is not None and distance < limit("FIT005", "loss")
-    near_zero = 0 <= end < limit("FIT005", "loss")  # a cross-entropy below 0 is another fault
-    if view.updates < limit("FIT005", "updates") or not (equals_teacher or near_zero):
-        return None
+    probe, start = view.first("loss.probe"), view.start
     held_out = view.history.held_out[-1][1] if view.history.held_out else None
     knows_by_heart = held_out is not None and held_out > end + limit("FIT005", "apart")
-    probe, start = view.first("loss.probe"), view.start
+    # a cross-entropy below 0 is another fault, and a loss of another unit may begin near 0
+    is_small = knows_by_heart or end < limit("FIT005", "loss") * min(1.0, start or 1.0)
+    near_zero = 0 <= end < limit("FIT005", "loss") and is_small
+    if view.updates < limit("FIT005", "updates") or not (equals_teacher or near_zero):
+        return None
     is_part = probe is not None and start is not None and start < limit("FIT005", "part") * probe
     if is_part and not (knows_by_heart or equals_teacher):
         return None  # a loss that is divided is near 0 from the start

@@ -85,10 +85,11 @@ def _tells_pairs_apart(view: HistoryView) -> bool:
 
 def _rise_at_speed(view: HistoryView) -> float | None:
     """How far the loss of a trained model rose while its steps were long; None if by chance."""
-    is_of_text = view.learns_tokens and view.guessing is not None and was_trained(view)
+    is_of_text = view.learns_tokens and view.guessing is not None and not view.fresh
     losses, (before, after) = view.losses, _WINDOWS
     # the loss has to rise, too: so a few steps are enough
-    if not is_of_text or usual_stride(view, "few") < limit("OPT005", "fast"):
+    fast = limit("OPT005", "adapted" if has_adapters(view) else "fast")
+    if not is_of_text or usual_stride(view, "few") < fast:
         return None
     lowest, largest = math.inf, 0.0
     # a high rate tears what was learnt at once: a warm-up has two updates before that, or more

@@ -101,9 +101,12 @@ def no_warm_up(view: HistoryView) -> Candidate | None:
     # be hard to learn
     is_stuck = _never_fell(view) and view.learns_tokens
     is_harmless = is_small and not (_rises(view) or is_stuck) and too_high(view) is None
+    highest, rates = view.rate or 0.0, view.history.rates
+    share = rates[0][1] / highest if rates and highest else None
     return suspect(
         "OPT006",
         0.8 if is_calm else 0.6,
+        at="" if share is None else f", at {share:.0%} of the highest rate,",
         first=first,
         warm_up=view.facts.warmup_steps,
         step=1,
@@ -165,7 +168,8 @@ def find_runaways(view: HistoryView) -> dict[str, tuple[float, str]]:
         runaways["size"] = growth, f"the stream grew {growth:.0f} times as large"
     kl = view.highest("update.kl_forward")
     if kl is not None and kl.value > limit("OPT005", "kl"):
-        runaways["kl"] = kl.value, "one update changed the predictions altogether"
+        effect = f"one update moved the predictions by {kl.value:.2g} nats a token"
+        runaways["kl"] = kl.value, effect
     grown = view.growth("weights.size")
     if view.facts.pretrained and grown is not None and grown > limit("OPT005", "grown"):
         # from new weights this is usual; a model that was trained has lost what it knew

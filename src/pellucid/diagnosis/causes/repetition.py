@@ -63,8 +63,11 @@ def one_batch_by_its_loss(view: HistoryView) -> Candidate | None:
 def other_vocabularies(view: HistoryView) -> Candidate | None:
     """Batches whose frequent ids are frequent in no other batch.
 
-    A loss also falls to that of a vocabulary whose unused ids are known.
+    A loss also falls to that of a vocabulary whose unused ids are known. Answers to one prompt make
+    the halves of a batch alike, and a policy writes other words as it learns.
     """
+    if view.facts.on_rewards or view.facts.on_preferences:
+        return None
     mark = view.often("unlike", limit("DAT031", "share"))
     if mark is None or mark.n_seen < limit("DAT031", "batches"):
         return None

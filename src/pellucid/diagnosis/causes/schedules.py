@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 from pellucid.diagnosis.causes.candidate import (
     Candidate,
@@ -65,7 +66,7 @@ def zero_rate(view: HistoryView) -> Candidate | None:
     start = next(step for step, _ in rates if all(v == 0 for s, v in rates if s >= step))
     if stands_at_zero(view):
         return suspect(
-            "UPD005/zero", n=len(rates), rate=0.0, initial=view.facts.initial_rate, step=start
+            "UPD005/zero", n=view.updates, rate=0.0, initial=view.facts.initial_rate, step=start
         )
     if view.updates - start < max(10, round(limit("OPT013", "share") * view.updates)):
         return None
@@ -78,25 +79,29 @@ def zero_start(view: HistoryView) -> Candidate | None:
     n = next((i for i, (_, rate) in enumerate(rates) if rate != 0), 0)
     if n < max(10, round(limit("OPT013", "share") * len(rates))) or _is_rounded(view):
         return None
-    return suspect("OPT004/history", n=n, of=len(rates), rate=0.0, step=rates[0][0])
+    last = rates[n - 1][0]
+    return suspect("OPT004/history", n=last, of=view.updates, rate=0.0, step=rates[0][0])
 
 
 def low_foot(view: HistoryView) -> Candidate | None:
     """A schedule whose highest rate is next to nothing of the optimiser's own.
 
-    A training that is over needs fewer updates: its warm-up ends after it.
+    A training that is over needs fewer updates: its warm-up ends after it. One that rises at most
+    updates does step, and is too slow.
     """
     initial, highest, total = view.facts.initial_rate, view.rate, view.facts.total_steps
     is_over = total is not None and view.updates >= total
-    least = limit("UPD005", "whole" if is_over else "updates")
-    if not initial or not highest or len(view.history.rates) < least:
+    values = [rate for _, rate in view.history.rates]
+    if not initial or not highest or len(values) < limit("UPD005", "whole" if is_over else "updates"):
         return None
+    is_slow = sum(b > a for a, b in pairwise(values)) > len(values) / 2 and values[-1] == highest
+    foot = limit("OPT007", "warm_up") if is_over and is_slow else limit("UPD005", "foot")
     # the loss of a policy stays near 0, whatever becomes of it: its rewards tell
     is_well = has_gained(view) if view.facts.on_rewards else view.goes_well
-    if highest > limit("UPD005", "foot") * initial or is_well:
+    if highest > foot * initial or is_well:
         return None
-    n = len(view.history.rates)
-    return suspect("UPD005/foot", rate=highest, initial=initial, n=n, step=view.updates)
+    n, key = view.updates, "OPT007/warm-up" if is_slow else "UPD005/foot"
+    return suspect(key, rate=highest, initial=initial, n=n, step=n)
 
 
 def idle_schedule(view: HistoryView) -> Candidate | None:
@@ -109,7 +114,8 @@ def idle_schedule(view: HistoryView) -> Candidate | None:
     if values or rate == 0 or rate >= initial:
         return None
     severity = "note" if view.goes_well else None
-    return suspect("UPD005", rate=rate, initial=initial, n=len(rates), step=0, severity=severity)
+    n = view.updates
+    return suspect("UPD005", rate=rate, initial=initial, n=n, step=0, severity=severity)
 
 
 def below_zero(view: HistoryView) -> Candidate | None:

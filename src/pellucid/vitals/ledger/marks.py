@@ -261,9 +261,9 @@ class Marks:
             self._mark("same_length", row, length, shows=length == last[1]["tokens"])
             is_same = sorted(texts) == sorted(before)
             self._mark("same_rows", row, float(texts == before), shows=is_same)
-        if numbers["tokens"] < _LONG:
-            return
-        times = self._row_counts.add(numbers)
+        is_long = numbers["tokens"] >= _LONG
+        counts = self._row_counts
+        times = counts.add(numbers) if is_long else counts.add_batch(texts)
         self._mark("known_rows", row, times, shows=times > 0)
 
     def _mark_weights(

@@ -13,6 +13,8 @@ from pellucid.vitals.ledger.batch_rows import PARTS, ROWS
 _TEMPLATE = 0.25
 #: The share of one row in fewer rows says nothing.
 _FEWEST_ROWS = 64
+#: So many different rows do not come together by chance, however short they are.
+_DIFFERENT = 4
 #: Rows that are remembered, and rows whose parts are.
 _MOST_ROWS, _MOST_PAIRED = 2**17, 2**15
 #: Two parts of one row, with what tells which of its parts they are.
@@ -28,6 +30,8 @@ class RowCounts:
         #: by two parts of a row: how often they came together, in so many rows
         self._pairs: Counter[_Pair] = Counter()
         self._n_rows = 0
+        #: by the checksums of all first rows of a batch: how often they came together
+        self._batches: Counter[tuple[float, ...]] = Counter()
         #: the same of short rows too, how many there were, and the most of one
         self._all_rows: Counter[float] = Counter()
         self._n_all = self._n_of_one = 0
@@ -45,6 +49,18 @@ class RowCounts:
             self._n_all += len(texts)
             self._n_of_one = max(self._n_of_one, *(self._all_rows[text] for text in texts))
         return self._n_of_one / self._n_all if self._n_all >= _FEWEST_ROWS else 0.0
+
+    def add_batch(self, texts: Sequence[float]) -> float:
+        """How often these rows came together before, in this order: no chance, if they differ.
+
+        Args:
+            texts: The checksums of an update's rows.
+        """
+        batch = tuple(texts)
+        times = self._batches[batch] if len(set(batch)) >= _DIFFERENT else 0
+        if len(self._batches) < _MOST_ROWS:
+            self._batches[batch] += 1
+        return float(times)
 
     def add(self, numbers: Mapping[str, float]) -> float:
         """How often the rows of an update came before, as a mean; or their parts, as a median.

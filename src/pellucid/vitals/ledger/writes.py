@@ -56,6 +56,7 @@ class Writes:
         """Before an update's first step: record how far weights were moved, of the step before."""
         if self._witnesses is None:
             self._witnesses = Witnesses(self._optimisers)
+            self._keep_bits()  # those of the start
         is_written = bool(self._counts) and self._differ(self._count())
         is_written = is_written or (bool(self._last_numbers) and self._are_weights_others())
         if is_written:
@@ -92,9 +93,7 @@ class Writes:
         self._counts = self._count()
         self._last_numbers = [numbers.clone() for numbers in self._few_weights()]
         self._n_steps += 1
-        bits = self._bits()
-        if bits is not None and len(self._steps_by_bits) < _MOST_STATES:
-            self._steps_by_bits[bits] = self._n_steps
+        self._keep_bits()
         if self._was_written:
             self._after = self._weights()
 
@@ -117,6 +116,12 @@ class Writes:
             return []
         n = 1 if self._idle_spell.is_on else len(self._witnesses.parameters)
         return [self._witnesses.weight(place) for place in range(0, n, _STRIDE)]
+
+    def _keep_bits(self) -> None:
+        """Remember the bits of one weight, and how many steps led to them."""
+        bits = self._bits()
+        if bits is not None and len(self._steps_by_bits) < _MOST_STATES:
+            self._steps_by_bits[bits] = self._n_steps
 
     def _bits(self) -> int | None:
         """A number of all bits of one weight's numbers; None on other devices than a CPU.

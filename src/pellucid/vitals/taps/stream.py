@@ -40,7 +40,7 @@ class StreamTaps:
             self.missing["stream.rms"] = "the model has no list of blocks of one class"
         if not anatomy.norms:
             self.missing["norm.variance_over_eps"] = (
-                "the variance that the model's norms divide by is not known"
+                "the model has no norms, or the variance that they divide by is not known"
             )
 
     @contextmanager
