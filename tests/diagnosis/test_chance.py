@@ -183,8 +183,9 @@ def test_equal_vectors_leave_the_loss_of_exchanged_pairs_where_it_is(
     share_kept: float, falls: float, codes: list[str]
 ) -> None:
     losses = tuple((step, 0.5 - falls * step) for step in range(1, UPDATES + 1))
-    vectors = {"vectors__spread": 0.01, "vectors__kept": share_kept}
-    assert codes_of(losses, targets__vectors=12.0, **vectors) == codes
+    vectors = {"vectors__spread": 0.01, "vectors__kept": share_kept, "targets__vectors": 12.0}
+    assert codes_of(losses, **vectors) == codes
+    assert codes_of(losses, targets__entropy=3.0, **vectors) == []  # logits of many classes
 
 
 @pytest.mark.parametrize(

@@ -188,7 +188,8 @@ def collapsed_vectors(view: HistoryView) -> Candidate | None:
     levels = [*view.quarters[2:], end]
     is_level = len(levels) > 1 and max(levels) - min(levels) < limit("ARC011", "level") * abs(end)
     is_gone = share_kept < limit("ARC011", "gone")
-    if not (is_level and is_gone) or at_guessing_of_partners(view) is not None:
+    has_classes = view.last("targets.entropy") or view.readings("targets.classes")
+    if not (is_level and is_gone) or has_classes or at_guessing_of_partners(view) is not None:
         return None
     return suspect("ARC011/level", **values)
 

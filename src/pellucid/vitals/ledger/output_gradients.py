@@ -150,7 +150,7 @@ class OutputGradients:
 
     def _watch_rows(self, output: object, rows: int, batches: Batches) -> None:
         """Measure the gradient by outputs (rows, classes) whose labels the model is not given."""
-        self.rows.vectors.add(output, rows, batches.rows())
+        self.rows.vectors.add(output, rows, batches.rows)
         starts = span_outputs(output, rows)
         if starts is not None:
             self._at_gradient_of_rows(starts, self.rows.measure_softmax)
