@@ -4,12 +4,12 @@ Comes in: a run of ours (its ids, tokenizer and shape), seconds, a learning rate
 out: a worker's contestant (`benchmarks.worker`); one step of it is one whole training. It does not
 know pellucid's recipe.
 
-The peer gets the shape of our preset (its own positions, biases, GELU and initialisation), dropout
-of embeddings and residuals as asked for (that of attention would cost the fused kernel), bf16
+The peer gets the shape of our preset (its own positions, biases, GELU and initialisation), bf16
 autocast where the processor multiplies bf16, fused AdamW with decay on matrices alone, and clipping
-at 1. Its rate has 5% linear warm-up and then a straight line to zero by the
-clock. It gets our order of the text, our allocator settings, and all of its time for training:
-start-up and preparing the text are not in it.
+at 1. Dropout is that of embeddings and residuals: in attention it would cost the fused kernel. The
+rate has 5% linear warm-up and then a straight line to zero by the clock. It gets our order of the
+text, our allocator settings, and all of its time for training: start-up and preparing the text are
+not in it.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pellucid.diagnosis import History, Reading, diagnose
-from pellucid.diagnosis.causes.data import too_good
 from pellucid.diagnosis.causes.config_warnings import hot_without_warm_up
+from pellucid.diagnosis.causes.data import too_good
 from pellucid.diagnosis.causes.fit import nothing_learnt, solved, stopped_falling
 from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.causes.rates import find_runaways, no_warm_up
@@ -52,7 +52,8 @@ def test_a_log_without_its_first_updates_has_no_known_start() -> None:
     losses = flat(GUESSING - 0.01, 400)
     whole, log = (view(losses=points) for points in (losses, rows_of_log(losses)))
     known, unknown = nothing_learnt(whole), nothing_learnt(log)
-    assert known is not None and unknown is not None
+    assert known is not None
+    assert unknown is not None
     assert "it began at" in known.message
     assert "began" not in unknown.message
 
