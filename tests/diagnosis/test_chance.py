@@ -188,6 +188,18 @@ def test_equal_vectors_leave_the_loss_of_exchanged_pairs_where_it_is(
     assert codes_of(losses, targets__entropy=3.0, **vectors) == []  # logits of many classes
 
 
+@pytest.mark.parametrize(("share_kept", "codes"), [(0.05, ["UNK001"]), (0.6, ["OPT007"])])
+def test_partners_are_guessed_by_equal_vectors_whose_weights_stand_still(
+    share_kept: float, codes: list[str]
+) -> None:
+    still = tuple(Reading(step, 1e-4, "") for step in range(1, UPDATES, 10))
+    ids = {"targets__vectors": 12.0, "vectors__spread": 0.01, "vectors__kept": share_kept}
+    named = signs(**ids) | {"update.ratio": still}
+    course = replace(healthy(), losses=flat(math.log(12)), signs=named, facts=ADAM, marks={})
+    course = replace(course, grad_norms=())
+    assert [f.code for f in diagnose(course) if f.severity != "note"] == codes
+
+
 @pytest.mark.parametrize(
     ("share", "n", "codes"),
     [(0.5, 150.0, ["DAT009"]), (0.9, 150.0, ["UNK001"]), (0.5, 90.0, ["UNK001"])],
