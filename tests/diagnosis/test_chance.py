@@ -183,8 +183,21 @@ def test_equal_vectors_leave_the_loss_of_exchanged_pairs_where_it_is(
     share_kept: float, falls: float, codes: list[str]
 ) -> None:
     losses = tuple((step, 0.5 - falls * step) for step in range(1, UPDATES + 1))
-    vectors = {"vectors__spread": 0.01, "vectors__kept": share_kept}
-    assert codes_of(losses, targets__vectors=12.0, **vectors) == codes
+    vectors = {"vectors__spread": 0.01, "vectors__kept": share_kept, "targets__vectors": 12.0}
+    assert codes_of(losses, **vectors) == codes
+    assert codes_of(losses, targets__entropy=3.0, **vectors) == []  # logits of many classes
+
+
+@pytest.mark.parametrize(("share_kept", "codes"), [(0.05, ["UNK001"]), (0.6, ["OPT007"])])
+def test_partners_are_guessed_by_equal_vectors_whose_weights_stand_still(
+    share_kept: float, codes: list[str]
+) -> None:
+    still = tuple(Reading(step, 1e-4, "") for step in range(1, UPDATES, 10))
+    ids = {"targets__vectors": 12.0, "vectors__spread": 0.01, "vectors__kept": share_kept}
+    named = signs(**ids) | {"update.ratio": still}
+    course = replace(healthy(), losses=flat(math.log(12)), signs=named, facts=ADAM, marks={})
+    course = replace(course, grad_norms=())
+    assert [f.code for f in diagnose(course) if f.severity != "note"] == codes
 
 
 @pytest.mark.parametrize(
@@ -207,3 +220,10 @@ def test_of_many_pairs_words_tell_sooner(updates: int, n: float, codes: list[str
     course = replace(healthy(), losses=flat(0.69)[:updates], signs=told, facts=ADAM, marks={})
     course = replace(course, grad_norms=(), rates=())
     assert [f.code for f in diagnose(course) if f.severity != "note"] == codes
+
+
+def test_losses_that_are_no_numbers_are_no_coin() -> None:
+    coin = tuple((step, math.log(2)) for step in range(1, UPDATES + 1))
+    assert codes_of(coin, call__inputs=1.0) == ["PRF001"]
+    broken = tuple((step, math.nan) for step, _ in coin)
+    assert "PRF001" not in codes_of(broken, call__inputs=1.0)

@@ -33,6 +33,16 @@ def test_a_row_has_one_checksum_with_any_padding_and_any_mask() -> None:
     assert torch.equal(row_checksums([None, batches[0]]), numbers[:2] * torch.tensor([[0.0], [1]]))
 
 
+def test_classes_of_tokens_are_no_tokens_of_a_row() -> None:
+    text = torch.randint(50, (2, 20), generator=torch.Generator().manual_seed(2))
+    classes = torch.zeros_like(text)
+    assert torch.equal(*(row_checksums([first_rows(text, None, x)]) for x in (None, classes)))
+    letters = text % 8  # a vocabulary of few ids may be masked too
+    rows = first_rows(letters.masked_fill(text > 40, 9), None, letters)
+    assert rows is not None
+    assert torch.equal(rows[0], letters)
+
+
 def test_other_rows_have_other_checksums() -> None:
     draws = torch.Generator().manual_seed(0)
     rows = torch.randint(50, (500, 20), generator=draws)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 from torch import Tensor
 
 from pellucid.vitals.ledger import row_vectors
+from pellucid.vitals.ledger.batch_rows import Rows
 from pellucid.vitals.ledger.row_vectors import RowVectors
 
 ROWS, WIDTH = 8, 48
@@ -14,6 +17,10 @@ ROWS, WIDTH = 8, 48
 
 def vectors(seed: int, rows: int = ROWS, width: int = WIDTH) -> Tensor:
     return torch.randn(rows, width, generator=torch.Generator().manual_seed(seed))
+
+
+def _rows(ids: Tensor) -> Rows:
+    return ids, None
 
 
 def signs_of(*calls: Tensor, rows: int = ROWS) -> dict[str, float]:
@@ -83,9 +90,9 @@ def test_partners_share_words_and_strangers_do_not() -> None:
         for seed in range(16):
             draws = torch.Generator().manual_seed(seed)
             texts = torch.randint(300, (ROWS, 12), generator=draws)
-            for ids in (texts, texts[:, 4:].roll(shift, 0)):
-                taken.add(vectors(seed), ROWS, (ids, None))
-            taken.add(vectors(seed), ROWS, (texts.flip(0), None))  # no partner of both
+            partners = texts[:, 4:].roll(shift, 0)
+            for ids in (texts, partners, texts.flip(0)):  # the third is no partner of both
+                taken.add(vectors(seed), ROWS, partial(_rows, ids))
             taken.end_update()
         return {id: float(value) for id, value in taken.take_signs().items()}
 
@@ -97,6 +104,6 @@ def test_partners_share_words_and_strangers_do_not() -> None:
 def test_calls_of_two_updates_are_no_partners() -> None:
     taken = RowVectors()
     for seed in range(8):
-        taken.add(vectors(seed), ROWS, (torch.arange(ROWS * 12).view(ROWS, 12), None))
+        taken.add(vectors(seed), ROWS, partial(_rows, torch.arange(ROWS * 12).view(ROWS, 12)))
         taken.end_update()
     assert "vectors.told" not in taken.take_signs()

@@ -87,6 +87,7 @@ def test_a_loop_may_call_the_parts_of_a_model(is_called: bool) -> None:
     assert w.first_call.passes > 0
     assert "one_row" in w.state.marks
     assert (w.state.marks["bare"].n_seen, w.missing.get("call.*")) == (0, None)
+    assert w.state.marks["one_class"].share == 0  # the head's gradient names both classes
 
 
 def test_the_part_that_is_called_has_a_config_and_most_of_the_weights() -> None:
@@ -94,3 +95,5 @@ def test_the_part_that_is_called_has_a_config_and_most_of_the_weights() -> None:
     assert called_part(model) is model.body
     assert called_part(nn.ModuleDict({"parts": nn.ModuleList([model.body, nn.Linear(2, 2)])}))
     assert called_part(nn.ModuleList([made(), nn.Linear(2, 2)])) is None
+    model.config = model.body.config
+    assert called_part(model) is None

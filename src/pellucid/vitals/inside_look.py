@@ -20,7 +20,7 @@ from pellucid.vitals.schedule import KINDS, Kind
 from pellucid.vitals.taps.first_batch import FirstBatch
 from pellucid.vitals.taps.gradients import Gradients
 from pellucid.vitals.taps.hooks import Hooks
-from pellucid.vitals.trained_parts import called_part
+from pellucid.vitals.trained_parts import called_part, parts_beside
 from pellucid.vitals.unheld import UnheldWeights
 from pellucid.vitals.update_sizes import Updates
 from pellucid.vitals.watch_report import WatchReport
@@ -159,6 +159,8 @@ class InsideLook(WatchReport):
         self._first_batch = FirstBatch(part)
         self._first_batch.attach(part, self._hooks)
         self.guard("the ledger", self._ledger.watch_calls, part, self._hooks, self._first_batch)
+        for head in parts_beside(first.model, part):
+            self.guard("the ledger", self._ledger.events.attach_to_head, head, self._hooks)
         return self._first_batch
 
     def _prepare_step(self) -> None:

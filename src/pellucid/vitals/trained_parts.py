@@ -30,14 +30,29 @@ def called_part(model: nn.Module) -> nn.Module | None:
     """The part of transformers that a loop may call in the place of the model, or of its parts.
 
     Of several, the one with the most weights that train: one of two towers, or the body that a
-    LightningModule keeps beside its heads. None without any.
+    LightningModule keeps beside its heads. None without any, and of a model of transformers.
     """
+    is_foreign = isinstance(getattr(getattr(model, "config", None), "model_type", None), str)
     parts = [child for child in model.children() if _trained_ids(child)]
-    if not parts:
+    if not parts or is_foreign:
         return None
     part = max(parts, key=_trained_size)
     is_called = has_forward(part) and foreign_config(part) is not None
     return part if is_called else called_part(part)
+
+
+def parts_beside(model: nn.Module, part: nn.Module) -> list[nn.Module]:
+    """The other children that train, such as heads or a second tower.
+
+    Args:
+        model: The module that keeps them.
+        part: The part, at any depth.
+    """
+    return [
+        child
+        for child in model.children()
+        if _trained_ids(child) and has_forward(child) and part not in set(child.modules())
+    ]
 
 
 def _trained_size(model: nn.Module) -> int:

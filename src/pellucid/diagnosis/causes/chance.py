@@ -138,6 +138,8 @@ def at_mean(view: HistoryView) -> Candidate | None:
 def at_guessing_of_partners(view: HistoryView) -> Candidate | None:
     """A loss of compared vectors that stays where guessing a partner among the rows is."""
     n, update, end = view.last("targets.vectors"), _moves(view), view.end
+    if update is None and _are_one(view) and view.updates >= limit("DAT009", "few"):
+        update = view.usual("update.ratio")  # equal vectors have next to no gradient
     if n is None or n < limit("UNK001", "rows") or update is None or end is None:
         return None
     # vectors that begin far apart at a low temperature first come together
@@ -174,6 +176,14 @@ def divided_similarities(view: HistoryView) -> Candidate | None:
     )
 
 
+def _are_one(view: HistoryView) -> bool:
+    """Whether next to nothing is left of how far apart the vectors of rows were at first."""
+    spread, share_kept = view.last("vectors.spread"), view.last("vectors.kept")
+    if spread is None or share_kept is None:
+        return False
+    return spread < limit("ARC011", "spread") and share_kept < limit("ARC011", "gone")
+
+
 def collapsed_vectors(view: HistoryView) -> Candidate | None:
     """Vectors of rows that become one and the same, while their loss goes to 0 or stands still."""
     spread, share_kept, end = view.last("vectors.spread"), view.last("vectors.kept"), view.end
@@ -187,8 +197,12 @@ def collapsed_vectors(view: HistoryView) -> Candidate | None:
         return suspect("ARC011/rows", **values)
     levels = [*view.quarters[2:], end]
     is_level = len(levels) > 1 and max(levels) - min(levels) < limit("ARC011", "level") * abs(end)
-    is_gone = share_kept < limit("ARC011", "gone")
-    if not (is_level and is_gone) or at_guessing_of_partners(view) is not None:
+    has_classes = view.last("targets.entropy") or view.readings("targets.classes")
+    if (
+        not (is_level and _are_one(view))
+        or has_classes
+        or at_guessing_of_partners(view) is not None
+    ):
         return None
     return suspect("ARC011/level", **values)
 

@@ -50,7 +50,7 @@ def exactly_a_coin(view: HistoryView) -> Candidate | None:
     norms = [norm for _, norm in view.history.grad_norms]
     is_still = len(norms) >= _LEAST_ROWS and not any(norms)
     least = _LEAST_ROWS if is_still else limit("PRF001", "exact_rows")
-    if len(losses) < least or max(abs(x - COIN) for x in losses) > width:
+    if len(losses) < least or not all(abs(x - COIN) <= width for x in losses):
         return None
     return suspect("PRF001/exact", end=losses[-1], n=len(losses), step=view.steps[0])
 

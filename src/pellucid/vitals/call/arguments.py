@@ -112,7 +112,7 @@ def arguments_of(model: nn.Module, call: Call) -> Arguments | None:
     config = foreign_config(model)
     is_foreign = config is not None
     is_wrapped = is_foreign and getattr(model, "config", None) is not config
-    two_texts = bool(getattr(config, "is_encoder_decoder", False)) and not is_wrapped
+    two_texts = bool(getattr(config, "is_encoder_decoder", False))
     special = _ids_named(config, _SPECIAL) if is_foreign else ()
     labels = _first(places, _LABELS)
     ids = _find_ids(places, labels)
@@ -137,7 +137,28 @@ def arguments_of(model: nn.Module, call: Call) -> Arguments | None:
     value = arguments.tensor(mask)
     if value is not None and value.shape == arguments.inputs.shape[:2] and is_foreign:
         arguments = replace(arguments, mask=mask)
+    if two_texts and is_wrapped:
+        return _with_second_text(arguments, places)
     return _with_decoder(model, replace(arguments, source=ids), places) if two_texts else arguments
+
+
+def _with_second_text(arguments: Arguments, places: dict[str, Place]) -> Arguments:
+    """The arguments of a module around an encoder-decoder, with the second text that it takes.
+
+    The names are the module's own. Labels that it moves itself are known by its outputs, which do
+    not depend on the label at their own place.
+    """
+    texts = [place for place in places.values() if _is_text(arguments.tensor(place))]
+    if len(texts) != 2 or texts[0] != arguments.ids:
+        return arguments
+    return replace(arguments, ids=texts[1], source=texts[0], labels=None)
+
+
+def _is_text(tensor: Tensor | None) -> bool:
+    """Whether these are ids (rows, time), and no mask or labels of which some are ignored."""
+    if tensor is None or tensor.ndim != 2 or tensor.dtype != torch.long or not tensor.numel():
+        return False
+    return int(tensor.min()) >= 0 and int(tensor.max()) > 1
 
 
 def has_source(model: nn.Module) -> bool:

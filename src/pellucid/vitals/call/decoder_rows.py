@@ -42,6 +42,9 @@ def measure(
         targets: The target of each place, `IGNORED` where nothing is paid for.
         paid: The targets of all rows; None if these are all.
     """
+    is_read = tokens is not None and targets is not None and alignment(tokens, targets).follows
+    if not (is_read or arguments.reads_rows_first):
+        return {}  # the second text of a module around the model may be its labels
     signs: dict[str, float] = {}
     if targets is not None and arguments.starts:
         signs["targets.started"] = target_rows.only_targets_start(arguments, source, targets)

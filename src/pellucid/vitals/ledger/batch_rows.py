@@ -21,6 +21,8 @@ _RUNS = 2
 _KINDS, _FEWEST_TOKENS, _LIKENESS = 256, 64, 0.5
 #: Of few ids, chance alone makes batches alike.
 _MOST_CHANCE = 0.5
+#: More classes are those of a vocabulary.
+MOST_CLASSES = 32
 #: Fewer rows are often of one class by chance.
 _CLASSED = 4
 #: A checksum has so many bits, which a float32 holds exactly.
@@ -78,7 +80,9 @@ def first_rows(ids: Int[Tensor, "batch time"], mask: Any = None, labels: Any = N
     rows = ids[:ROWS].long()
     if _is_like(labels, rows):
         labels = labels[:ROWS].long()
-        rows = torch.where(labels >= 0, labels, rows)
+        # classes of tokens are no tokens
+        is_text = (labels.amax() >= MOST_CLASSES) | (rows.amax() < MOST_CLASSES)
+        rows = torch.where((labels >= 0) & is_text, labels, rows)
     else:
         rows = rows.clone()
     return rows, mask[:ROWS] != 0 if _is_like(mask, rows) else None

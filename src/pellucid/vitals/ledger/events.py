@@ -59,6 +59,10 @@ class Events:
         self._batches = batches
         hooks.after(model, "calls of the model", self._on_output, when_idle=self._count)
 
+    def attach_to_head(self, head: nn.Module, hooks: Hooks) -> None:
+        """Read what a head gives for the rows of the model's call: a loop may call each itself."""
+        hooks.after(head, "outputs of a head", self._on_head)
+
     def attach_to_parameter(self, parameter: nn.Parameter, size: int) -> None:
         """Count the gradients that arrive at a parameter; `arrival_hooks` do it.
 
@@ -102,3 +106,7 @@ class Events:
         self._count(module)
         if torch.is_grad_enabled() and not self.outputs.is_idle:
             self.outputs.watch(output, self._batches)
+
+    def _on_head(self, module: nn.Module, inputs: Any, output: Any) -> None:
+        if torch.is_grad_enabled() and self._batches is not None:
+            self.outputs.watch_head(output, self._batches)

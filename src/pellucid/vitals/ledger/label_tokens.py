@@ -10,12 +10,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
-from pellucid.vitals.ledger.batch_rows import Rows, last_places
+from pellucid.vitals.ledger.batch_rows import MOST_CLASSES, Rows, last_places
 
 #: Ids are counted modulo a number.
 _KINDS = 512
-#: More classes are not counted: they are those of a vocabulary.
-MOST_CLASSES = 32
 #: Fewer rows of a class say nothing of a place.
 _FEWEST = 8
 

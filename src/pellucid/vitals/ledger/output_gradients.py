@@ -129,6 +129,17 @@ class OutputGradients:
             measure = partial(self.measure_classes, of_rows.detach(), labels, texts)
         self._at_gradient(logits, "logits", measure)
 
+    def watch_head(self, output: object, batches: Batches) -> None:
+        """Measure the gradients by what a head gives for each row, as far as they are due.
+
+        Args:
+            output: What the head returned.
+            batches: Knows the rows of the latest call of the body.
+        """
+        ids, _ = batches.latest()
+        if self.records and ids is not None:
+            self._watch_rows(output, len(ids), batches)
+
     def _keep_places(self, logits: Tensor) -> Tensor | None:
         """A copy of the logits of some places, if these are few classes of each token."""
         is_due = self.records and self.measures_outputs and logits.is_contiguous()
@@ -139,7 +150,7 @@ class OutputGradients:
 
     def _watch_rows(self, output: object, rows: int, batches: Batches) -> None:
         """Measure the gradient by outputs (rows, classes) whose labels the model is not given."""
-        self.rows.vectors.add(output, rows, batches.rows())
+        self.rows.vectors.add(output, rows, batches.rows)
         starts = span_outputs(output, rows)
         if starts is not None:
             self._at_gradient_of_rows(starts, self.rows.measure_softmax)

@@ -6,6 +6,7 @@ if all vectors are the same one.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import cast
 
 import torch
@@ -44,22 +45,26 @@ class RowVectors:
         #: how often partners had more in common than other rows, of how many
         self._told: list[Tensor] = []
 
-    def add(self, output: object, rows: int, texts: Rows | None = None) -> None:
+    def add(
+        self, output: object, rows: int, texts_of: Callable[[], Rows | None] = lambda: None
+    ) -> None:
         """Take what a call of so many rows gives, if it is a vector of each row, or two of them.
 
         Args:
             output: What it returned; of more vectors than two, the first two are partners.
             rows: How many rows it had.
-            texts: The first of them, if they are known.
+            texts_of: Gives the first of them, if they are known.
         """
         vectors = _vectors_in(output, rows)
         for values in vectors:
             self._add(values)
-        if len(vectors) == 1 and texts is not None and not self._is_paired:
-            self._is_paired = self._texts is not None
-            if self._texts is not None:
-                self._told.append(told_by_partners(self._texts, texts))
-            self._texts = texts
+        texts = texts_of() if len(vectors) == 1 and not self._is_paired else None
+        if texts is None:
+            return
+        self._is_paired = self._texts is not None
+        if self._texts is not None:
+            self._told.append(told_by_partners(self._texts, texts))
+        self._texts = texts
 
     def end_update(self) -> None:
         """Partners are of one update: its first two calls."""
