@@ -85,6 +85,23 @@ def test_of_tiny_updates_looks_on_credit_are_paid_off_after_a_thousand(clock: Cl
     assert made["inside"][-1] > 6000
 
 
+def test_the_first_readings_are_taken_at_any_price_and_others_are_not(clock: Clock) -> None:
+    rounds = LookSchedule(0.02, torch.device("cpu"))
+    rounds.clock.start()
+    started = rounds.clock.enter()
+    clock.now += 5.0  # on a busy machine, all that begins a watch
+    rounds.clock.finish(started)
+    due: dict[int, list[Kind]] = {}
+    for step in (1, 5):
+        clock.now += 0.1
+        rounds.begin(step)
+        due[step] = [kind for kind in KINDS if rounds.is_due(kind)]
+        for kind in due[step]:
+            with rounds.look(kind):
+                clock.now += 0.1
+    assert due == {1: [*KINDS], 5: []}
+
+
 def test_a_fifth_of_the_share_stays_for_what_no_clock_counts(clock: Clock) -> None:
     rounds = LookSchedule(0.05, torch.device("cpu"))
     assert rounds.max_share == 0.05

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 from pellucid.diagnosis.causes.candidate import Candidate, suspect
 from pellucid.diagnosis.causes.history_view import HistoryView
+from pellucid.diagnosis.causes.reference import has_teacher
 from pellucid.diagnosis.finding import limit
 
 
@@ -97,6 +98,8 @@ def solved(view: HistoryView) -> Candidate | None:
         return None
     equals_teacher = distance is not None and distance < limit("FIT005", "loss")
     near_zero = 0 <= end < limit("FIT005", "loss")  # a cross-entropy below 0 is another fault
+    # a divergence from a teacher may be small from the start, whatever the student knows
+    near_zero &= not has_teacher(view)
     if view.updates < limit("FIT005", "updates") or not (equals_teacher or near_zero):
         return None
     held_out = view.history.held_out[-1][1] if view.history.held_out else None
