@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.causes.fit import solved
+from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.causes.objective import CAUSES, diluted, negative_loss
 from pellucid.diagnosis.causes.reference import foreign_teacher
 from support.courses import but, curve
