@@ -10,7 +10,7 @@ from pellucid.diagnosis.finding import limit
 
 _ADAMS = (None, "Adam", "AdamW")
 #: So many updates show whether a rate is too high.
-_MANY = 50
+_LONG = 50
 
 
 def hot_without_warm_up(view: HistoryView) -> Candidate | None:
@@ -69,7 +69,7 @@ def no_positions(view: HistoryView) -> Candidate | None:
 
 def _came_down(view: HistoryView) -> bool:
     """Whether many updates have lowered the loss: then the rate was not too high for it."""
-    return view.updates >= _MANY and view.end is not None and view.end < view.losses[0]
+    return view.updates >= _LONG and view.end is not None and view.end < view.losses[0]
 
 
 def _adam_is_new(view: HistoryView) -> bool:

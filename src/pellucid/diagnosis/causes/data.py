@@ -79,8 +79,8 @@ def too_good(view: HistoryView) -> Candidate | None:
     if not is_fast and (gap is None or gap.value < limit("DAT011", "below")):
         return None
     severity = "note" if _is_known_sound(view) else None
-    at, lowest = min(early_points, key=lambda point: point[1], default=(0, 0.0))
-    return suspect("DAT011", lowest=lowest, updates=at, step=step, severity=severity)
+    lowest_step, lowest = min(early_points, key=lambda point: point[1], default=(0, 0.0))
+    return suspect("DAT011", lowest=lowest, updates=lowest_step, step=step, severity=severity)
 
 
 def _is_known_sound(view: HistoryView) -> bool:

@@ -99,8 +99,9 @@ def no_warm_up(view: HistoryView) -> Candidate | None:
     first = view.first("update.ratio") or 0
     usual = view.usual("update.ratio", after=view.updates // 2)
     is_calm = usual is not None and usual < limit("OPT005", "far")
-    # Adagrad's rate is that of its first step, which is the largest by far
+    # Adagrad's rate is that of its first step, which is the largest by far; adapters begin near 0
     is_small = first < limit("OPT006", "harmful") or bool(view.facts.slows_down)
+    is_small = is_small or has_adapters(view)
     # a plateau at the frequencies of tokens is a phase of sound trainings too, and classes may
     # be hard to learn
     is_stuck = _never_fell(view) and view.learns_tokens
