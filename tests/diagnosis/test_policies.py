@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from pellucid.diagnosis import Facts, History, Reading, diagnose
+from pellucid.diagnosis.causes.history_view import HistoryView
+from pellucid.diagnosis.causes.policies import flat_reward
 from pellucid.vitals import Mark
 
 UPDATES = 40
@@ -178,6 +180,10 @@ FAULTS: dict[str, tuple[str, History]] = {
         pairs([250e3, 251e3, *[249e3] * 58], {"paired": 1.0, "weight": 1e3}),
     ),
     "few pairs": ("DAT021", pairs([0.69, *[0.1] * 59], {"paired": 1.0}, known_rows=KNOWN)),
+    "few pairs, of which little was seen": (
+        "DAT021",
+        pairs([0.69, *[0.1] * 59], {"paired": 1.0}, known_rows=replace(KNOWN, values=[2.2] * 7)),
+    ),
 }
 HEALTHY: dict[str, History] = {
     "the reward rises late": policy(0.5, 0.5, 0.51, 0.6),
@@ -218,6 +224,9 @@ HEALTHY: dict[str, History] = {
     "pairs of two epochs": pairs(
         DROPOUT, {"paired": 1.0}, known_rows=replace(KNOWN, values=[1.0, 1.0, 2.0, 2.0])
     ),
+    "pairs in doubt, of which little was seen": pairs(
+        DROPOUT, {"paired": 1.0}, known_rows=replace(KNOWN, values=[2.2] * 7)
+    ),
     "a square, and lengths": pairs(
         [25.0, 24.9, *[20.0] * 58], {"paired": 1.0, "uneven": 0.9, "weight": 1.0}
     ),
@@ -241,3 +250,12 @@ def test_a_sign_of_the_first_gradient_comes_before_the_long_steps_behind_it() ->
     training = stepping(1.0, agreeing(0.0, policy(0.5, 0.2, 0.1, 0.0)))
     alarms = [finding.code for finding in diagnose(training) if finding.severity != "note"]
     assert alarms == ["RLH003", "OPT005"]
+
+
+@pytest.mark.parametrize(("rise", "severity"), [(0.005, None), (0.02, "note")])
+def test_a_reward_that_may_have_risen_is_a_note(rise: float, severity: str | None) -> None:
+    noise = [0.5, 0.51, 0.49, 0.5]
+    rewards = noise * 2 + [reward + rise for reward in noise * 6]
+    candidate = flat_reward(HistoryView(policy(*rewards)))
+    assert candidate is not None
+    assert candidate.severity == severity

@@ -132,6 +132,17 @@ def test_a_first_step_in_a_warm_up_tells_how_far_the_full_rate_would_go() -> Non
         assert (candidate is not None) == is_named
 
 
+@pytest.mark.parametrize("peak", [4e-2, 1e-3])
+def test_a_warm_up_that_begins_at_a_rate_of_0_is_read_at_its_second_update(peak: float) -> None:
+    rates = tuple((step, peak * min(1.0, (step - 1) / 10)) for step in range(1, 81))
+    reading = Reading(2, 2 * peak, "calm")  # Adam, weights of a twentieth, a tenth of the rate
+    facts = {"learning_rate": peak, "pretrained": False, "objective": "preferences"}
+    history = but(losses=curve(0.69, 0.6, 80), facts=facts, signs={})()
+    signs = {"update.ratio": (reading,)}
+    candidate = too_high(HistoryView(replace(history, rates=rates, signs=signs)))
+    assert (candidate is not None) == (peak == 4e-2)
+
+
 @pytest.mark.parametrize(
     ("rates", "after", "is_named"),
     [
@@ -161,6 +172,18 @@ def test_weights_that_stand_still_are_named_if_the_loss_does(
     history = but(losses=curve(0.69, end, 100), facts={"vocab_size": None})()
     candidate = motionless_model(HistoryView(replace(history, marks={"stride": mark})))
     assert (candidate is not None) == is_named
+
+
+@pytest.mark.parametrize(("peak", "is_named"), [(1.0, False), (0.01, True)])
+def test_few_steps_of_a_warm_up_speak_of_the_full_rate(peak: float, *, is_named: bool) -> None:
+    rates = tuple((step, peak * min(1.0, step / 100)) for step in range(1, 201))
+    strides = [1e-4 * rate for _, rate in rates[:8]]
+    mark = Mark(n_seen=8, n_seeable=8, first=1, values=strides, steps=[*range(1, 9)])
+    losses = tuple((step, 3.0 + 0.2 * (-1) ** step) for step in range(1, 201))
+    history = but(losses=losses, facts={"vocab_size": None, "learning_rate": peak})()
+    history = replace(history, rates=rates, marks={"stride": mark})
+    assert HistoryView(history).distance == pytest.approx(0.015 * peak, rel=0.01)
+    assert (motionless_model(HistoryView(history)) is not None) == is_named
 
 
 @pytest.mark.parametrize(

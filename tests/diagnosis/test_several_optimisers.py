@@ -9,9 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from pellucid.diagnosis import diagnose, history_of_watch
-from pellucid.diagnosis.history.weight_shares import has_adapters, untrained_share
-from pellucid.vitals import Mark
-from support.courses import GUESSING, healthy
+from pellucid.diagnosis.causes import long_steps
+from pellucid.diagnosis.causes.history_view import HistoryView
+from pellucid.diagnosis.history.weight_shares import bounded_share, has_adapters, untrained_share
+from pellucid.vitals import Mark, watch
+from support.courses import GUESSING, but, healthy
+from support.foreign import ids_of, loss_of, made
 from support.loops import Loop
 
 
@@ -94,6 +97,24 @@ def test_adapters_that_learn_little_are_no_frozen_model() -> None:
         assert ("GRD003" in {f.code for f in found}) == is_named
 
 
+def test_weights_that_end_at_a_bound_are_cut_off() -> None:
+    def share(bound: float | None, *, levels: bool = False) -> float | None:
+        torch.manual_seed(0)
+        model = nn.Sequential(*(nn.Linear(32, 32) for _ in range(2)))
+        with torch.no_grad():
+            for matrix in (layer.weight for layer in model):
+                matrix.copy_(matrix.sign() if levels else matrix.clamp(-(bound or 1), bound or 1))
+        return bounded_share(model)
+
+    assert share(0.05) == 1
+    assert share(None) == share(0.17) == share(None, levels=True) == 0
+    assert bounded_share(nn.LayerNorm(8)) is None
+    for cut_off, is_named in ((1.0, True), (0.25, False), (None, False)):
+        facts = replace(healthy().facts, bounded=cut_off)
+        found = {f.code for f in diagnose(replace(healthy(), facts=facts))}
+        assert ("UPD012" in found) is is_named
+
+
 def test_small_parts_of_all_blocks_are_adapters() -> None:
     def block(*, trains: bool) -> nn.ModuleDict:
         matrices = nn.ModuleDict({"whole": nn.Linear(8, 8), "low": nn.Linear(8, 1)})
@@ -123,3 +144,31 @@ def test_rprop_needs_the_same_rows_again(optimiser: str, severity: str) -> None:
     facts = replace(healthy().facts, optimiser=optimiser)
     found = diagnose(replace(healthy(), facts=facts, marks={"same_rows": mark}))
     assert ("DAT001", severity) in [(f.code, f.severity) for f in found]
+
+
+def test_a_model_that_follows_copies_in_full_precision_is_no_other_model() -> None:
+    model = made().bfloat16()
+    weights = list(model.parameters())
+    copies = [weight.detach().float().requires_grad_() for weight in weights]
+    optimiser = torch.optim.AdamW(copies, lr=1e-2)
+    with watch(model, optimiser, max_overhead=None) as w:
+        for step in range(40):
+            loss = loss_of(model, ids_of(step))
+            loss.backward()
+            for weight, copied in zip(weights, copies, strict=True):
+                copied.grad = None if weight.grad is None else weight.grad.float()
+                weight.grad = None
+            optimiser.step()
+            with torch.no_grad():
+                for weight, copied in zip(weights, copies, strict=True):
+                    weight.copy_(copied)
+            w.step(loss)
+    findings = diagnose(history_of_watch(w))
+    assert [finding.code for finding in findings if finding.severity != "note"] == []
+
+
+def test_a_head_that_learns_before_its_body_moves_far_by_design() -> None:
+    shares = {"frozen": 0.0, "frozen_at_first": 0.9}
+    assert long_steps.has_adapters(HistoryView(but(facts=shares)()))
+    shares = {"frozen": 0.0, "frozen_at_first": 0.0}
+    assert not long_steps.has_adapters(HistoryView(but(facts=shares)()))

@@ -50,6 +50,20 @@ def test_targets_of_another_text_are_named_where_only_their_frequencies_are_lear
     assert codes(losses=plateau, facts=facts) == []
 
 
+@pytest.mark.parametrize(
+    ("signs", "code"),
+    [
+        (once(call_falling_positions=0.43, call_documents=3.4), "POS004"),
+        (once(batch_highest=0.6, batch_unspelt=0.6), "DAT024"),
+        (once(call_hidden=1.0, call_past=0.0), "ATT011"),
+        (once(call_documents=3.4), "ATT004"),
+        (once(batch_unspelt=0.6), "DAT004"),
+    ],
+)
+def test_one_fault_has_one_name(signs: dict[str, Any], code: str) -> None:
+    assert codes(signs=signs) == [code]
+
+
 def long_steps(size: float) -> dict[MarkName, Mark]:
     return {"stride": Mark(n_seen=7, n_seeable=7, first=2, values=[size] * 7)}
 

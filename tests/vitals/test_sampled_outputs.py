@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from pellucid.training import Guard
 from pellucid.vitals.ledger.output_gradients import OutputGradients
 from pellucid.vitals.ledger.pulls import places_and_stride
+from pellucid.vitals.taps.outputs import GradientHandle
 
 
 @pytest.mark.parametrize("time", [44, 48, 64, 100, 7, 1])
@@ -53,3 +56,24 @@ def test_weights_of_the_classes_of_tokens_show(
         weight = None if weights is None else torch.tensor(weights)
         torch.nn.functional.cross_entropy(logits.transpose(1, 2), labels, weight).backward()
     assert low < float(dict(outputs.take_signs())["targets.class_weights"]) < high
+
+
+class Fused(torch.autograd.Function):
+    """A call and its loss in one graph, as `torch.compile` makes them: no gradient of outputs."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor) -> tuple[Tensor, Tensor]:
+        return 2 * logits, logits.sum()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        return gradients[1].expand(2, 3, 4)
+
+
+def test_outputs_without_a_gradient_are_left_alone() -> None:
+    outputs, loss = Fused.apply(torch.ones(2, 3, 4, requires_grad=True))  # type: ignore[misc]
+    taken: list[Tensor] = []
+    handle = GradientHandle(outputs, taken.append)
+    loss.backward()
+    handle.remove()
+    assert taken == []

@@ -101,21 +101,6 @@ def test_of_tiny_updates_looks_on_credit_are_paid_off_after_a_thousand(clock: Cl
     assert made["inside"][-1] > 6000
 
 
-def test_the_first_looks_come_however_long_the_warm_up_took(clock: Clock) -> None:
-    schedule = LookSchedule(0.02, torch.device("cpu"))
-    schedule.clock.start()
-    started = schedule.clock.enter()
-    clock.now += 2.0  # hooks and imports, on a busy machine
-    schedule.clock.finish(started)
-    schedule.begin(1)
-    assert schedule.is_due("inside")
-    assert schedule.is_due("gradients")
-    with schedule.look("inside"):
-        clock.now += 0.1
-    schedule.begin(5)
-    assert not schedule.is_due("inside")
-
-
 def test_a_fifth_of_the_share_stays_for_what_no_clock_counts(clock: Clock) -> None:
     rounds = LookSchedule(0.05, torch.device("cpu"))
     assert rounds.max_share == 0.05

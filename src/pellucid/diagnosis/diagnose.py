@@ -44,7 +44,9 @@ _FIRST = (
     "ATT002",
     "ATT001",
     "POS003",  # a model that finds packed texts by their positions then reads each token alone
+    "ATT011",  # a token whose neighbours are hidden is read alone
     "ATT005",
+    "DAT024",  # an id at a bound is one that stands for many, too
     "OPT003",
     "RNK008",
     "RNK009",

@@ -84,6 +84,7 @@ class InsideLook(WatchReport):
         self._parts = self.guard("the parts of the model", part_ids, self._anatomy.model)
         if self._unheld is None and not self._anatomy.is_sharded:
             weights = self._anatomy.parameters
+            self._n_trained_at_first = sum(weight.numel() for weight in weights.values())
             self._unheld = self.guard("unheld weights", UnheldWeights, weights, self._optimisers)
         self._updates = Updates(self._anatomy, self._optimisers)
         self._gradients = Gradients(self._anatomy, self._optimisers)

@@ -95,7 +95,7 @@ class LookSchedule:
             if step < self._due_at(kind):
                 continue
             self._retries_at[kind] = (step // _RETRIED + 1) * _RETRIED
-            # where a busy machine makes the warm-up cost as much as all, the first one comes too
+            # the first one is taken at any price: on a busy machine all that begins a watch is dear
             if self._budgets[kind].n_readings and not self.fits(cost, credited):
                 continue
             if self._takes_repetition(kind, step):

@@ -45,6 +45,8 @@ _NO_GUESSING = (
     "nothing to compare the losses with: they are not known to be of tokens, of which guessing "
     "costs ln V"
 )
+_OTHER_STEPS = "the matrices' optimiser has no step size like Adam's"
+_NO_MATRICES = "no matrix of the model's blocks is trained"
 _GAPS = (
     "the ledger has {n} of {of} updates, as many as the budget pays for: raise max_overhead to see "
     "the updates between them too"
@@ -70,6 +72,7 @@ class WatchState(NamedTuple):
         row_starts: The first tokens of rows, in training and in evaluation; None without hooks.
         moved_by_others: Names of trained weights that no watched optimiser holds, and that moved.
         has_trained: Whether the model was called in training mode; None without hooks.
+        n_trained_at_first: How many numbers were trained when the watch was made.
     """
 
     judge: VerdictTracker
@@ -84,6 +87,7 @@ class WatchState(NamedTuple):
     row_starts: RowStarts | None = None
     moved_by_others: tuple[str, ...] = ()
     has_trained: bool | None = None
+    n_trained_at_first: int | None = None
 
 
 class WatchReport:
@@ -101,6 +105,8 @@ class WatchReport:
     _ledger: Ledger
     _losses: Losses
     _updates: Updates
+    #: how many numbers were trained when the watch was made
+    _n_trained_at_first: int | None = None
     #: the weights that no optimiser holds, as they were at first
     _unheld: UnheldWeights | None = None
     first_call: FirstCallProbe
@@ -151,6 +157,7 @@ class WatchReport:
             row_starts=None if self._first_batch is None else self._first_batch.row_starts,
             moved_by_others=moved_names or (),
             has_trained=None if self._first_batch is None else self._first_batch.has_trained,
+            n_trained_at_first=self._n_trained_at_first,
         )
 
     @property
@@ -191,9 +198,8 @@ class WatchReport:
             if n < _SHARE * self.updates:
                 reasons["updates"] = _GAPS.format(n=n, of=self.updates)
         if self._optimisers and not self._updates.adaptive:
-            reasons["update.effective_step"] = (
-                "the matrices' optimiser has no step size like Adam's"
-            )
+            has_matrices = bool(self._anatomy.matrices)
+            reasons["update.effective_step"] = _OTHER_STEPS if has_matrices else _NO_MATRICES
         return reasons
 
     @property

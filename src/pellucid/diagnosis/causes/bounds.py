@@ -58,9 +58,13 @@ def _steps_in_rates(view: HistoryView) -> float:
 
 
 def weights_at_bound(view: HistoryView) -> Candidate | None:
-    """Weights of which many have the largest magnitude of their matrix."""
-    mark = view.often("weight_bound", limit("UPD012", "share"))
-    return None if mark is None else suspect_mark("UPD012", mark, likelihood(mark))
+    """Weights of which many have their matrix's largest magnitude, in updates or at the end."""
+    mark, share = view.often("weight_bound", limit("UPD012", "share")), view.facts.bounded
+    if mark is not None:
+        return suspect_mark("UPD012", mark, likelihood(mark))
+    if share is None or share < limit("UPD012", "matrices"):
+        return None
+    return suspect("UPD012/end", share=share, step=view.updates)
 
 
 def gradients_at_bound(view: HistoryView) -> Candidate | None:

@@ -98,11 +98,11 @@ def of_probabilities(view: HistoryView) -> Candidate | None:
     power = view.first("targets.power")
     if power is None or power <= limit("LOS005", "power"):
         return None
-    key, start, guessing = "LOS005/power", view.start, view.guessing
-    if start is not None and guessing is not None:
-        is_softmax = abs(start - guessing) < limit("LOS008", "start")
-        key = "LOS008/power" if is_softmax else key
-    return suspect(key, value=power, step=1)
+    start, guessing, off = view.start, view.guessing, limit("LOS008", "start")
+    # -log softmax(p) lies between ln(V - 1 + e) - 1 and ln(V - 1 + e), whatever a model knows
+    is_softmax = start is not None and guessing is not None and -1 - off < start - guessing < off
+    key = "LOS008/power" if is_softmax else "LOS005/power"
+    return suspect(key, value=power, start=start, step=1)
 
 
 def random_outputs(view: HistoryView) -> Candidate | None:
@@ -227,7 +227,6 @@ CAUSES: tuple[Cause, ...] = (
     Comparison("LOS005/reshaped", "targets.reshaped", (">", "reshaped"), n=1),
     Comparison("LOS005/impossible", "targets.impossible", (">", 0), n=1),
     Comparison("LOS005/several", "targets.several", (">", "several"), n=1),
-    Comparison("LOS005/balance", "targets.unbalanced", (">", "balance"), n=1),
     Comparison("LOS005/untouched", "targets.untouched", (">", "untouched"), n=1),
     Comparison("DAT011/key", "targets.key", (">", "key"), n=1),
     of_probabilities,

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 from pellucid.diagnosis.causes.candidate import Candidate, suspect
 from pellucid.diagnosis.causes.history_view import HistoryView
+from pellucid.diagnosis.causes.reference import has_teacher
 from pellucid.diagnosis.finding import limit
 
 
@@ -104,6 +105,8 @@ def solved(view: HistoryView) -> Candidate | None:
     # a cross-entropy below 0 is another fault, and a loss of another unit may begin near 0
     is_small = knows_by_heart or end < limit("FIT005", "loss") * min(1.0, start or 1.0)
     near_zero = 0 <= end < limit("FIT005", "loss") and is_small
+    # a divergence from a teacher may be small from the start, whatever the student knows
+    near_zero &= not has_teacher(view)
     if view.updates < limit("FIT005", "updates") or not (equals_teacher or near_zero):
         return None
     is_part = probe is not None and start is not None and start < limit("FIT005", "part") * probe

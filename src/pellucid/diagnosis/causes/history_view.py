@@ -158,9 +158,7 @@ class HistoryView:
 
     @property
     def comes_down(self) -> bool:
-        """Whether the loss began above guessing and still falls: first logits were large, or it is
-        a sum over tokens.
-        """
+        """Whether the loss began above guessing, as of large logits or a sum, and still falls."""
         start, guessing, learnt = self.start, self.guessing, limit("FIT004", "learnt")
         if start is None or guessing is None or self.fall is None:
             return False
@@ -280,8 +278,13 @@ class HistoryView:
     @property
     def distance(self) -> float | None:
         """How far all steps together moved the weights at most, of their size; None if unknown."""
-        mark = self.history.marks.get("stride")
-        return statistics.fmean(mark.values) * self.updates if mark and mark.values else None
+        mark, rates = self.history.marks.get("stride"), dict(self.history.rates)
+        if mark is None or not mark.values:
+            return None
+        seen = [rates[step] for step in mark.steps if step in rates]
+        # steps are as long as the rate is high: the few that were seen may be of a warm-up
+        scale = statistics.fmean(rates.values()) / statistics.fmean(seen) if any(seen) else 1.0
+        return statistics.fmean(mark.values) * self.updates * scale
 
     @cached_property
     def warm_up_end(self) -> int:

@@ -107,8 +107,12 @@ def was_trained(view: HistoryView) -> bool:
 
 
 def has_adapters(view: HistoryView) -> bool:
-    """Whether most weights are frozen: half of an adapter begins at 0, and moves by far more."""
-    return (view.facts.frozen or 0.0) > limit("OPT005", "adapters")
+    """Whether most weights are frozen, or were at first and are freed one after the other.
+
+    Half of an adapter begins at 0 and moves by far more, and so does a new head.
+    """
+    shares = (view.facts.frozen, view.facts.frozen_at_first)
+    return max(share or 0.0 for share in shares) > limit("OPT005", "adapters")
 
 
 def usual_stride(view: HistoryView, least: str = "strides") -> float:

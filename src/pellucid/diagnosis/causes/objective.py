@@ -11,10 +11,11 @@ import statistics
 from itertools import pairwise
 
 from pellucid.diagnosis.causes.bounds import severity_of_factors
-from pellucid.diagnosis.causes.candidate import Candidate, suspect, suspect_mark
+from pellucid.diagnosis.causes.candidate import Candidate, Comparison, suspect, suspect_mark
 from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.causes.long_steps import usual_stride
 from pellucid.diagnosis.causes.optimiser import heavy_decay
+from pellucid.diagnosis.causes.reference import has_teacher
 from pellucid.diagnosis.finding import limit
 
 #: If -log p on the first rows is lower, in nats, dropout alone makes the loss a multiple of it.
@@ -132,26 +133,6 @@ def maximised(view: HistoryView) -> Candidate | None:
     return suspect("LOS009/maximize", maximizes=True, step=0)
 
 
-def turned_pairs(view: HistoryView) -> Candidate | None:
-    """A loss that begins at -ln 2 and falls: two answers that are still equal cost ln 2.
-
-    If the gradient weighs rows in pairs, as that loss does, any fall is enough.
-    """
-    early = view.losses[:3]
-    if len(early) < 3 or view.end is None or view.steps[0] > 2:
-        return None
-    if view.first("answers.paired") and not view.facts.maximizes:
-        # dropout moves the first losses of a few pairs
-        is_near_coin = abs(sum(early) / 3 + math.log(2)) < limit("LOS009", "paired")
-        fall = 0.0
-    else:
-        is_near_coin = all(abs(x + math.log(2)) < limit("LOS009", "coin") for x in early[:2])
-        fall = limit("LOS009", "fall")
-    if not is_near_coin or view.end >= early[0] - fall:
-        return None
-    return suspect("LOS009/pairs", first=early[0], last=view.end, step=view.steps[0])
-
-
 def negative_loss(view: HistoryView) -> Candidate | None:
     """A loss below zero, although its objective is never negative."""
     negative = [(s, v) for s, v in view.history.losses if v < -0.05]
@@ -159,7 +140,8 @@ def negative_loss(view: HistoryView) -> Candidate | None:
         return None
     if view.readings("targets.classes") and not view.facts.on_preferences:
         return suspect("LOS005/negative", lowest=min(view.losses), step=negative[0][0])
-    if (view.first("targets.single") or 0.0) > limit("LOS009", "single"):
+    names_some = (view.first("targets.single") or 0.0) > limit("LOS009", "single")
+    if names_some and not has_teacher(view):
         return None  # the gradient names targets: other terms, or advantages, are negative
     step, first = negative[0]
     # a corrected loss of pairs may fall below 0, and so may -log p of a density or a count, but
@@ -168,7 +150,8 @@ def negative_loss(view: HistoryView) -> Candidate | None:
     # the first one may be the model's own, before the loop turns its sign
     if negative[0] not in view.history.losses[:2] or first > -least:
         return None
-    return suspect("LOS009/history", first=first, last=negative[-1][1], step=step)
+    key = "LOS005/teacher" if names_some else "LOS009/history"
+    return suspect(key, first=first, last=negative[-1][1], step=step)
 
 
 def softmax_twice(view: HistoryView) -> Candidate | None:
@@ -211,12 +194,17 @@ def diluted(view: HistoryView) -> Candidate | None:
         if abs(weight / ratio - 1) > limit("LOS010", "weight"):
             return None
     # a loss with a weight, or divided by an update's number of parts, counts no ignored places
-    if paid_share is not None and abs(paid_share / ratio - 1) > limit("LOS010", "weight"):
+    is_other = paid_share is not None and abs(paid_share / ratio - 1) > limit("LOS010", "weight")
+    if weight and paid_share:  # the gradient shows exactly that share, but for a place of each row
+        is_other |= abs(paid_share / weight - 1) > limit("LOS010", "off")
+    if is_other:
         if weight is None or (parts is not None and parts.value > 1):
             return None
         is_short = view.facts.optimiser == "SGD" and not view.goes_well  # Adam's steps are not
         return suspect("LOS007/divided", ratio=ratio, severity="warn" if is_short else "note")
-    return suspect("LOS010/history", ratio=ratio, step=1) if ratio > 0.02 else None
+    if ratio <= 0.02:
+        return None
+    return suspect("LOS010/history", ratio=ratio, step=1, severity=severity_of_factors(view))
 
 
 def other_terms(view: HistoryView) -> Candidate | None:
@@ -284,13 +272,20 @@ def _reported_ratio(view: HistoryView) -> float | None:
 
 
 CAUSES = (
+    Comparison(
+        "LOS005/balance",
+        "targets.unbalanced",
+        (">", "balance"),
+        n=1,
+        # a squared distance from a teacher's logits is sound, also beside a cross-entropy
+        condition=lambda view: not has_teacher(view),
+    ),
     summed,
     other_labels,
     climbing,
     lowered_targets,
     other_pulls,
     maximised,
-    turned_pairs,
     negative_loss,
     softmax_twice,
     diluted,

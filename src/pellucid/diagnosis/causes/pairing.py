@@ -174,6 +174,26 @@ def _weighs_itself(view: HistoryView, start: float) -> bool:
     return math.isclose(beta, rounded, rel_tol=limit("REF001", "round"))
 
 
+def turned_pairs(view: HistoryView) -> Candidate | None:
+    """A loss that begins at -ln 2 and falls: two answers that are still equal cost ln 2.
+
+    If the gradient weighs rows in pairs, as that loss does, any fall is enough.
+    """
+    early = view.losses[:3]
+    if len(early) < 3 or view.end is None or view.steps[0] > 2:
+        return None
+    if view.first("answers.paired") and not view.facts.maximizes:
+        # dropout moves the first losses of a few pairs
+        is_near_coin = abs(sum(early) / 3 + COIN) < limit("LOS009", "paired")
+        fall = 0.0
+    else:
+        is_near_coin = all(abs(x + COIN) < limit("LOS009", "coin") for x in early[:2])
+        fall = limit("LOS009", "fall")
+    if not is_near_coin or view.end >= early[0] - fall:
+        return None
+    return suspect("LOS009/pairs", first=early[0], last=view.end, step=view.steps[0])
+
+
 def summed_pairs(view: HistoryView) -> Candidate | None:
     """A first loss that is a multiple of ln 2, with a margin of 0."""
     margins = view.measure("margin")
@@ -200,5 +220,6 @@ CAUSES: tuple[Cause, ...] = (
     two_units,
     told_by_length,
     decided_pairs,
+    turned_pairs,
     summed_pairs,
 )

@@ -18,6 +18,8 @@ from pellucid.diagnosis.finding import limit
 
 #: So many values that run away are enough, also while the loss comes down.
 _ENOUGH = 2
+#: The first update that is measured is this one at the latest.
+_EARLY = 5
 
 
 def too_high(view: HistoryView) -> Candidate | None:
@@ -35,15 +37,17 @@ def too_high(view: HistoryView) -> Candidate | None:
     is_far = is_far and not has_adapters(view)
     is_lost = is_torn and was_trained(view)  # nothing is left for a warm-up to save
     if is_far:
-        effect = f"half of the updates moved the weights by {stride:.0%} of their size or more"
+        effect = f"half of the updates seen moved the weights by {stride:.0%} of their size or more"
         runaways["stride"] = stride, effect
     full = _at_full_rate(view)
     # new weights may move by their own size; of trained ones, nothing is left then
     is_adam = view.facts.betas is not None  # then steps have the size of the rate
-    largest_step = limit("OPT005", "torn" if is_adam and was_trained(view) else "full")
+    tears_all = is_adam and was_trained(view)
+    largest_step = limit("OPT005", "torn" if tears_all else "full")
     if len(runaways) < _ENOUGH and not sudden and full > largest_step:
         effect = f"an update at the full rate would move weights by {full:.1f} times their size"
         runaways["full"] = full, effect
+        is_lost |= tears_all
     lost_ground = effects_on_loss(view)
     runaways |= lost_ground
     shows = bool(lost_ground) or _rises(view)
@@ -179,16 +183,12 @@ def find_runaways(view: HistoryView) -> dict[str, tuple[float, str]]:
 
 def _at_full_rate(view: HistoryView) -> float:
     """The first update, of the weights' size, as it would be at the highest rate; 0 if unknown."""
-    first, rates = view.first("update.ratio"), view.history.rates
-    if (
-        first is None
-        or _begins_small(view)
-        or (view.facts.pretrained and not was_trained(view))
-        or not rates
-        or rates[0][1] <= 0
-    ):
+    first = next(iter(view.readings("update.ratio", last_step=_EARLY)), None)
+    if first is None or _begins_small(view) or (view.facts.pretrained and not was_trained(view)):
         return 0.0
-    return first * (view.rate or 0.0) / rates[0][1]
+    # many trainers begin a warm-up at a rate of 0, and take the first reading an update later
+    rate = dict(view.history.rates).get(first.step, 0.0)
+    return first.value * (view.rate or 0.0) / rate if rate > 0 else 0.0
 
 
 def has_diverged(view: HistoryView) -> bool:

@@ -158,7 +158,7 @@ def returned_rewards(view: HistoryView) -> Candidate | None:
     return suspect("REF002/returned", largest=largest, late=late)
 
 
-def _has_teacher(view: HistoryView) -> bool:
+def has_teacher(view: HistoryView) -> bool:
     """Whether targets are shares of several tokens, in a text that the model has not written."""
     single = view.first("targets.single")
     if single is None or single > limit("LOS002", "single") or view.first("answers.own"):
@@ -169,15 +169,17 @@ def _has_teacher(view: HistoryView) -> bool:
 def foreign_teacher(view: HistoryView) -> Candidate | None:
     """A teacher that does not favour the tokens that follow: it reads or writes other ids."""
     taught = view.first("targets.taught")
-    if taught is None or taught >= limit("LOS003", "taught") or not _has_teacher(view):
+    if taught is None or taught >= limit("LOS003", "taught") or not has_teacher(view):
         return None
+    if (view.first("targets.smoothing") or 0.0) > limit("LOS013", "smoothing"):
+        return None  # shares that are nearly even favour no token
     return suspect("LOS003/teacher", taught=taught, step=0)
 
 
 def late_teacher(view: HistoryView) -> Candidate | None:
     """A teacher whose favourites stand two places on: its rows were moved against the student's."""
     skipped = view.first("targets.skipped")
-    if skipped is None or skipped > limit("LOS002", "share") or not _has_teacher(view):
+    if skipped is None or skipped > limit("LOS002", "share") or not has_teacher(view):
         return None
     return suspect("LOS002/teacher", value=skipped, step=0)
 

@@ -157,10 +157,10 @@ def few_pairs(view: HistoryView) -> Candidate | None:
     mark = view.history.marks.get("known_rows")
     if mark is None or mark.n_seen < limit("UPD003", "times") or not view.facts.on_preferences:
         return None
-    repetitions = statistics.median(mark.values[-3:])
-    candidate = _as_often_later(view, mark, "DAT021/pairs", repetitions, limit("DAT021", "pairs"))
-    heart = limit("DAT021", "heart")
+    repetitions, heart = statistics.median(mark.values[-3:]), limit("DAT021", "heart")
     is_known = (view.end is not None and view.end < heart) or _ends_below(view, heart)
+    least = limit("DAT021", "few" if is_known else "pairs")
+    candidate = _as_often_later(view, mark, "DAT021/pairs", repetitions, least)
     return candidate if candidate is None or is_known else replace(candidate, severity="note")
 
 

@@ -92,11 +92,8 @@ def low_foot(view: HistoryView) -> Candidate | None:
     initial, highest, total = view.facts.initial_rate, view.rate, view.facts.total_steps
     is_over = total is not None and view.updates >= total
     values = [rate for _, rate in view.history.rates]
-    if (
-        not initial
-        or not highest
-        or len(values) < limit("UPD005", "whole" if is_over else "updates")
-    ):
+    least = limit("UPD005", "whole" if is_over else "updates")
+    if not initial or not highest or len(values) < least:
         return None
     is_slow = sum(b > a for a, b in pairwise(values)) > len(values) / 2 and values[-1] == highest
     foot = limit("OPT007", "warm_up") if is_over and is_slow else limit("UPD005", "foot")

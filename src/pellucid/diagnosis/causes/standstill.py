@@ -90,7 +90,9 @@ def motionless_model(view: HistoryView) -> Candidate | None:
     have to be all the stiller.
     """
     mark, distance = view.history.marks.get("stride"), view.distance
-    if mark is None or distance is None or len(mark.values) < limit("OPT007", "updates"):
+    if mark is None or distance is None or view.updates < limit("OPT007", "updates"):
+        return None
+    if len(mark.values) < limit("OPT005", "few"):
         return None
     is_tuned = view.facts.on_rewards or view.facts.on_preferences
     fall = None if is_tuned else _fall(view)

@@ -38,12 +38,14 @@ class Facts:
     `norm` is the placement of norms in a block. `decays` says which parameters weight decay
     shrinks: all, or only matrices. `unigram` and `bigram` are the entropies of the labels, in nats.
     `score_scale` is the factor of attention scores, in units of 1 / sqrt(d_head). `frozen` is the
-    share of parameters that are not trained, `norm_eps` the largest eps of the norms. `slow` is the
+    share of parameters that are not trained, `frozen_at_first` that when the watch was made,
+    `norm_eps` the largest eps of the norms. `slow` is the
     share whose rate is next to nothing of the highest of their optimiser; `frozen_body` says
     whether no matrix of any block is trained, and `has_prompts` whether rows of labels begin with
     tokens that nothing pays for. `untrained` is the share of the blocks' weights that are frozen as
-    they were drawn, and `adapted` says whether a small part of each block learns alone;
-    `random_table` says whether a frozen token embedding holds random numbers.
+    they were drawn, and `adapted` says whether a small part of each block learns alone.
+    `random_table` says whether a frozen token embedding holds random numbers, and `bounded` is the
+    share of trained matrices that are cut off at a bound.
     `remembered_step` is the size of a step by Adam's state, in learning rates, and `below_eps` the
     share of gradients that are smaller than its eps.
 
@@ -102,12 +104,14 @@ class Facts:
     final_norm: bool | None = None
     score_scale: float | None = None
     frozen: float | None = None
+    frozen_at_first: float | None = None
     slow: float | None = None
     frozen_body: bool | None = None
     has_prompts: bool | None = None
     untrained: float | None = None
     random_table: bool | None = None
     adapted: bool | None = None
+    bounded: float | None = None
     remembered_step: float | None = None
     below_eps: float | None = None
     norm_eps: float | None = None

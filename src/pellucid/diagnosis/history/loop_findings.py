@@ -29,9 +29,11 @@ def examine_loop(
     own_ids = set(map(id, model.parameters()))
     strange = [parameter for key, parameter in optimised.items() if key not in own_ids]
     shapes = {parameter.shape for parameter in strange}
-    replaced = [name for name in names if parameters[name].shape in shapes]
-    # what another optimiser moves is not left as it was drawn
+    # what another optimiser moves is not left as it was drawn, and what follows copies in another
+    # number format belongs to this one
     moved_names = set(watched.moved_by_others)
+    is_left = (name not in moved_names and parameters[name].shape in shapes for name in names)
+    replaced = [name for name, is_one in zip(names, is_left, strict=True) if is_one]
     names = [name for name in names if not declared.is_frozen(name) and name not in moved_names]
     if watched.optimisers and replaced and not watched.anatomy.is_sharded:
         findings.append(describe("OPT003/watch", n=len(strange), lacks=len(replaced)))

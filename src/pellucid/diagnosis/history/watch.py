@@ -19,6 +19,7 @@ from pellucid.diagnosis.history.first_targets import frequencies, is_log_p, of_g
 from pellucid.diagnosis.history.history import Facts, History, Points, Reading
 from pellucid.diagnosis.history.loop_findings import examine_loop
 from pellucid.diagnosis.history.weight_shares import (
+    bounded_share,
     frozen_share,
     has_adapters,
     is_body_frozen,
@@ -40,8 +41,9 @@ from pellucid.model.facts import (
 from pellucid.training import silently
 from pellucid.vitals import Mark, MarkName, Point, Watch, WatchState, number_in
 
-#: Weights that do not move: another optimiser's rest while the watched ones step.
-_STILLEST = "update.ratio_low"
+#: Weights that do not move, or have no gradient, while the watched optimisers step: those of
+#: another optimiser, and copies of what is optimised.
+_OF_ALL_WEIGHTS = ("update.ratio_low", "gradient.missing")
 #: Marks of all that happens from one update to the next.
 _OF_WHOLE_UPDATES = ("rates", "discarded", "repeated", "bare", "parts", "outputs")
 
@@ -71,7 +73,7 @@ def history_of_watch(
     signs = {
         id: tuple(Reading(*point) for point in series.points)
         for id, series in record.signs.items()
-        if id != _STILLEST or not watched.moved_by_others
+        if id not in _OF_ALL_WEIGHTS or not watched.moved_by_others
     }
     groups = _groups(optimisers)
     with silently():
@@ -147,17 +149,22 @@ def _facts(watched: WatchState, optimisers: Sequence[Any], rates: Points) -> Fac
         clip_norm=judge.clip_norm,
         slows_down=any("initial_accumulator_value" in group for group in groups) or None,
         maximizes=any(bool(group.get("maximize")) for group in groups) if groups else None,
-        weights=str(next(iter(kinds))).removeprefix("torch.") if len(kinds) == 1 else None,
+        # steps are not lost in weights that are copies of others
+        weights=str(next(iter(kinds))).removeprefix("torch.")
+        if len(kinds) == 1 and not watched.moved_by_others
+        else None,
         unigram=frequencies(watched) if labels is None else labels.unigram,
         bigram=None if labels is None else labels.bigram,
         norm_eps=max((norm.facts.eps for norm in watched.anatomy.norms.values()), default=None),
         rests=None if watched.has_trained is None else not watched.has_trained,
         frozen=frozen_share(model),
+        frozen_at_first=frozen_share(model, watched.n_trained_at_first),
         frozen_body=is_body_frozen(model),
         has_prompts=None if watched.prompt_answers is None else watched.prompt_answers.has_prompts,
         untrained=untrained_share(model),
         random_table=is_table_as_drawn(model),
         adapted=has_adapters(model),
+        bounded=bounded_share(model),
         slow=max((slow_share(optimiser) for optimiser in optimisers), default=None),
         remembered_step=min(filter(None, map(remembered_step, optimisers)), default=None),
         below_eps=max(filter(None, map(share_below_eps, optimisers)), default=None),

@@ -1,4 +1,4 @@
-"""Which share of the weights is frozen, or has next to no learning rate."""
+"""Which share of the weights is frozen, has next to no learning rate, or stands at a bound."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from torch import nn
 
 from pellucid.diagnosis.finding import limit
 from pellucid.vitals import number_in
+from pellucid.vitals.ledger.bounds import BOUND
 from pellucid.vitals.taps.recorded_call import is_plain
 
 #: Rows and features of a table that are looked at; of fewer, chance hides what was trained.
@@ -16,20 +17,28 @@ _ROWS, _FEATURES, _FEWEST = 256, 128, 16
 #: Random numbers have a fourth moment within these bounds, and a largest singular value below so
 #: many times the edge.
 _FLATTEST, _STEEPEST, _EDGE = 1.6, 3.6, 1.1
+#: The first numbers of a matrix show whether many are cut off.
+_NUMBERS = 4096
 #: Adapters have a smaller share of a block's matrices.
 _ADAPTER = 0.25
 
 
-def frozen_share(model: nn.Module) -> float:
+def frozen_share(model: nn.Module, n_trained: int | None = None) -> float:
     """The share of a model's weights that are frozen.
 
     A teacher or a slow copy beside the model, with names like those of what is trained, is no part
     of it.
+
+    Args:
+        model: The model.
+        n_trained: How many numbers are trained; by default those that are now.
     """
     copies = _copies(model)
     counted = [p for name, p in model.named_parameters() if name.partition(".")[0] not in copies]
-    n_frozen = sum(parameter.numel() for parameter in counted if not parameter.requires_grad)
-    return n_frozen / max(1, sum(parameter.numel() for parameter in counted))
+    n_numbers = sum(parameter.numel() for parameter in counted)
+    if n_trained is None:
+        n_trained = sum(parameter.numel() for parameter in counted if parameter.requires_grad)
+    return max(0, n_numbers - n_trained) / max(1, n_numbers)
 
 
 def _copies(model: nn.Module) -> set[str]:
@@ -154,6 +163,25 @@ def has_adapters(model: nn.Module) -> bool:
         for block in _matrices_of_blocks(model)
     ]
     return bool(shares) and all(0 < share < _ADAPTER for share in shares)
+
+
+def bounded_share(model: nn.Module) -> float | None:
+    """The share of the trained matrices that are cut off at a bound; None without any.
+
+    As in the ledger, a matrix of one magnitude, or of two, has no bound.
+    """
+    trained = [p for p in model.parameters() if p.requires_grad and p.ndim > 1]
+    matrices = [p.detach() for p in trained if is_plain(p) and not p.is_meta and p.numel()]
+    return sum(map(_is_bounded, matrices)) / len(matrices) if matrices else None
+
+
+def _is_bounded(matrix: torch.Tensor) -> bool:
+    """Whether a fifth or more of its first numbers have exactly their largest magnitude."""
+    sizes = matrix.flatten()[:_NUMBERS].abs()
+    is_largest = sizes == sizes.max()
+    lower = sizes[~is_largest & (sizes > 0)]
+    is_often = float(is_largest.float().mean()) >= BOUND
+    return is_often and bool(len(lower)) and bool(lower.min() < lower.max())
 
 
 def slow_share(optimiser: Any) -> float:

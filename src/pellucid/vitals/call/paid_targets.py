@@ -165,7 +165,7 @@ def paid_targets(
         easiness=easiness(part, logits, ids) if of_tokens and ids is not None else None,
         evenness=evenness(part, logits, is_single & is_paid) if of_tokens else None,
         nats=_nats(logits, is_single, row_targets[:, :places]) if of_tokens else None,
-        reshaped=None if is_rounded else _reshaped(gradient[:rows].float()),
+        reshaped=None if is_rounded else _reshaped(gradient, rows),
         squashed=None if of_tokens else _squashed(part, logits, targets[:rows, :places]),
         is_of_softmax=of_tokens and bool(part.sum(-1).abs().sum() < _IMBALANCE * part.abs().sum()),
     )
@@ -179,19 +179,22 @@ def _squashed(gradient: Tensor, logits: Tensor, targets: Tensor) -> float | None
     return float(squashed_twice(*of_places))
 
 
-def _reshaped(gradient: Tensor) -> float:
-    """1 if a softmax went over numbers of several places, as after a reshape, else 0.
+def _reshaped(gradient: Tensor, rows: int) -> float:
+    """1 if a softmax went over numbers of several places, else 0.
 
-    Its gradient adds up to 0 in groups: those of (rows, vocab, time) in the memory of (rows, time,
-    vocab), where places have to be transposed.
+    Its gradient adds up to 0 in groups: those of one token over all places, or of (rows, vocab,
+    time) in the memory of (rows, time, vocab), where places have to be transposed.
     """
-    rows, time, vocab = gradient.shape
-    size = float(gradient.abs().sum())
+    part, size = gradient[:rows].float(), gradient.abs().sum(dtype=torch.float32)
+    _, time, vocab = part.shape
     if min(time, vocab) < 2 or not size:
         return 0.0
-    of_places = float(gradient.sum(-1).abs().sum())
-    of_groups = float(gradient.reshape(rows, vocab, time).sum(1).abs().sum())
-    return float(of_groups < _ROUNDING * size and of_places > _IMBALANCE * size)
+    share = part.abs().sum() / size
+    of_places = part.sum(-1).abs().sum()
+    of_groups = part.reshape(rows, vocab, time).sum(1).abs().sum()
+    of_tokens = gradient.sum((0, 1), dtype=torch.float32).abs().sum() * share
+    is_in_groups = min(of_groups, of_tokens) < _ROUNDING * size * share
+    return float(is_in_groups and of_places > _IMBALANCE * size * share)
 
 
 def _embeds(model: nn.Module, size: int) -> bool:

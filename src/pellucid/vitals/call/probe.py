@@ -195,7 +195,7 @@ class CallProbe:
         if future or arguments.source is not None:
             return {}
         paid, ids = self._call.paid, self._call.ids
-        signs = measure_choice(ids, paid, before)
+        signs = measure_choice(arguments, ids, paid, before)
         if float((targets != IGNORED).double().mean()) < _DENSE:
             return signs
         signs |= {"targets.strange": 1 - aligned.share} if aligned.is_partial else {}

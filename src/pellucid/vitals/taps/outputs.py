@@ -47,7 +47,9 @@ class GradientHandle:
         if inner is not None:
             self._handles.append(inner.register_prehook(self._on_original))
 
-    def _on_copy(self, gradient: Tensor) -> None:
+    def _on_copy(self, gradient: Tensor | None) -> None:
+        if gradient is None:  # the loss of a compiled model has no use for what it returns
+            return
         self._is_taken = True
         self._take(gradient)
 
