@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from pellucid.vitals import watch
-from pellucid.vitals.trained_parts import called_part, has_forward, trained_part
+from pellucid.vitals.taps.trained_parts import called_part, has_forward, trained_part
 from support.foreign import adam, ids_of, loss_of, made
 
 

@@ -20,7 +20,7 @@ from pellucid.vitals.schedule import KINDS, Kind
 from pellucid.vitals.taps.first_batch import FirstBatch
 from pellucid.vitals.taps.gradients import Gradients
 from pellucid.vitals.taps.hooks import Hooks
-from pellucid.vitals.trained_parts import called_part, parts_beside
+from pellucid.vitals.taps.trained_parts import called_part, parts_beside
 from pellucid.vitals.unheld import UnheldWeights
 from pellucid.vitals.update_sizes import Updates
 from pellucid.vitals.watch_report import WatchReport

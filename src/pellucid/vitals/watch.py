@@ -16,7 +16,7 @@ from pellucid.vitals.overhead_budget import MAX_OVERHEAD
 from pellucid.vitals.probe import Probe
 from pellucid.vitals.rules import rules_of
 from pellucid.vitals.schedule import share_of
-from pellucid.vitals.trained_parts import has_forward, trained_part
+from pellucid.vitals.taps.trained_parts import has_forward, trained_part
 from pellucid.vitals.update_sizes import Optimisers
 
 #: Options that a trainer fills in.

@@ -150,7 +150,8 @@ def at_guessing_of_partners(view: HistoryView) -> Candidate | None:
     is_flat = max(levels) - min(levels) < limit("UNK001", "flat")
     if not is_flat or abs(end - guessing) > limit("UNK001", "flat"):
         return None
-    values = {"end": end, "guessing": guessing, "update": update, "step": view.updates}
+    values: dict[str, Any] = {"end": end, "guessing": guessing, "update": update}
+    values |= {"step": view.updates}
     match = count_matches(view, "vectors.told")
     if not _is_unrelated(match):
         return suspect("UNK001/partners", **values)
@@ -185,14 +186,15 @@ def _are_one(view: HistoryView) -> bool:
 
 
 def collapsed_vectors(view: HistoryView) -> Candidate | None:
-    """Vectors of rows that become one and the same, while their loss goes to 0 or stands still."""
+    """Vectors of rows that become one and the same, while their loss goes to 0 or stays."""
     spread, share_kept, end = view.last("vectors.spread"), view.last("vectors.kept"), view.end
     if spread is None or share_kept is None or end is None or not view.updates:
         return None
     is_same = spread < limit("ARC011", "spread") and share_kept < limit("ARC011", "kept")
     if not is_same:
         return None
-    values = {"spread": spread, "kept": share_kept, "end": end, "step": view.updates}
+    values: dict[str, Any] = {"spread": spread, "kept": share_kept, "end": end}
+    values |= {"step": view.updates}
     if abs(end) < limit("FIT005", "loss"):
         return suspect("ARC011/rows", **values)
     levels = [*view.quarters[2:], end]

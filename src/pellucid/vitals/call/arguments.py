@@ -155,7 +155,7 @@ def _with_second_text(arguments: Arguments, places: dict[str, Place]) -> Argumen
 
 
 def _is_text(tensor: Tensor | None) -> bool:
-    """Whether these are ids (rows, time), and no mask or labels of which some are ignored."""
+    """Whether these are ids (rows, time), and no mask; and no labels if some are ignored."""
     if tensor is None or tensor.ndim != 2 or tensor.dtype != torch.long or not tensor.numel():
         return False
     return int(tensor.min()) >= 0 and int(tensor.max()) > 1

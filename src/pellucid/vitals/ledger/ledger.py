@@ -107,7 +107,7 @@ class Ledger:
         """Count the calls of a model, or of its part, and read their batches.
 
         Args:
-            model: What is called.
+            model: The model or the part.
             hooks: Take the hooks.
             batches: Knows the latest batch.
         """

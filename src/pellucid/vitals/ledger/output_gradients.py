@@ -195,6 +195,8 @@ class OutputGradients:
 
     def measure_tokens(self, ids: Tensor | None, gradient: Tensor) -> None:
         """Measure the gradient by the logits of tokens (batch, time, vocab), or (rows, vocab)."""
+        if is_plain(gradient) and gradient.shape[-1] <= MOST_LABELS:
+            gradient = gradient.contiguous()  # few numbers: a loss may take them transposed
         if not _is_readable(gradient):
             return
         gradient = gradient.detach()
@@ -208,10 +210,10 @@ class OutputGradients:
         if not (self.records and self.measures_outputs):
             return
         self.sizes.append(_size(places, stride))
-        kept = self._place_logits
-        if kept is not None and kept.shape == sampled.shape:
-            labels = hard_classes(sampled, kept, named_classes(sampled))
-            self._add_classes(class_pulls(sampled, kept, labels))
+        logits = self._place_logits
+        if logits is not None and logits.shape == sampled.shape:
+            labels = hard_classes(sampled, logits, named_classes(sampled))
+            self._add_classes(class_pulls(sampled, logits, labels))
         if gradient.ndim == 3:
             numbers = torch.arange(0, len(places), stride, device=places.device)
             own_ids = ids if ids is not None and ids.shape == gradient.shape[:2] else None

@@ -39,11 +39,11 @@ class RowVectors:
         self._matches: list[Tensor] = []
         #: how many rows calls gave vectors for
         self._n = 0
-        #: the rows of the update's first call, until they were set against those of its second
+        #: the rows of the update's first call, until its second call came
         self._texts: Rows | None = None
         self._is_paired = False
         #: how often partners had more in common than other rows, of how many
-        self._told: list[Tensor] = []
+        self._partner_wins: list[Tensor] = []
 
     def add(
         self, output: object, rows: int, texts_of: Callable[[], Rows | None] = lambda: None
@@ -63,7 +63,7 @@ class RowVectors:
             return
         self._is_paired = self._texts is not None
         if self._texts is not None:
-            self._told.append(told_by_partners(self._texts, texts))
+            self._partner_wins.append(told_by_partners(self._texts, texts))
         self._texts = texts
 
     def end_update(self) -> None:
@@ -95,11 +95,11 @@ class RowVectors:
             # of two calls an update, every other one meets its partner before it
             every_other = (torch.stack(self._matches[i::2]).median() for i in range(2))
             signs["vectors.matched"] = torch.maximum(*every_other)
-        if self._told:
-            wins, n = torch.stack(self._told).sum(0).unbind()
+        if self._partner_wins:
+            wins, n = torch.stack(self._partner_wins).sum(0).unbind()
             signs |= {"vectors.told": wins / n.clamp_min(1), "vectors.told_rows": n}
         self._spreads, self._matches, self._last, self._n = [], [], None, 0
-        self._told = []
+        self._partner_wins = []
         return signs
 
 
@@ -150,14 +150,14 @@ def told_by_partners(first: Rows, second: Rows) -> Float[Tensor, " 2"]:
 
     Args:
         first: The rows of one call, as `first_rows` gives them.
-        second: Those of the other.
+        second: The rows of the other call.
     """
     kinds, other_kinds = (_kinds(rows) for rows in (first, second))
     if len(kinds) != len(other_kinds) or len(kinds) < _FEWEST:
         return torch.zeros(2, device=kinds.device)
-    own, others = ((kinds * x).sum(1) for x in (other_kinds, other_kinds.roll(1, 0)))
+    shared, by_chance = ((kinds * x).sum(1) for x in (other_kinds, other_kinds.roll(1, 0)))
     n = len(kinds) * (kinds != other_kinds).any().float()
-    wins = (own > others).float().sum() + (own == others).float().sum() / 2
+    wins = (shared > by_chance).float().sum() + (shared == by_chance).float().sum() / 2
     return torch.stack([wins * (n > 0), n])
 
 

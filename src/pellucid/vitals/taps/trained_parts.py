@@ -30,7 +30,7 @@ def called_part(model: nn.Module) -> nn.Module | None:
     """The part of transformers that a loop may call in the place of the model, or of its parts.
 
     Of several, the one with the most weights that train: one of two towers, or the body that a
-    LightningModule keeps beside its heads. None without any, and of a model of transformers.
+    LightningModule keeps with its heads. None without any, and of a model of transformers.
     """
     is_foreign = isinstance(getattr(getattr(model, "config", None), "model_type", None), str)
     parts = [child for child in model.children() if _trained_ids(child)]
