@@ -79,6 +79,19 @@ def test_adapters_whose_steps_tear_what_the_model_knew_have_too_high_a_rate() ->
     assert "OPT005" not in codes(losses=torn, marks=long_steps(0.1), facts=facts)
 
 
+@pytest.mark.parametrize(("size", "is_still"), [(1e-6, True), (1e-4, False)])
+def test_eight_steps_of_a_warm_up_tell_of_a_rate_of_next_to_nothing(
+    size: float, *, is_still: bool
+) -> None:
+    rates = tuple((step, 1e-7 * min(1.0, step / 20)) for step in range(1, 161))
+    steps = list(range(1, 9))
+    strides = Mark(8, 8, 1, [size * step / 20 for step in steps], steps)
+    still = curve(GUESSING, GUESSING - 0.01, 160)
+    signs, facts = {"update.ratio": (), "loss.probe": ()}, {"learning_rate": 1e-7}
+    found = codes(losses=still, rates=rates, facts=facts, marks={"stride": strides}, signs=signs)
+    assert ("OPT007" in found) is is_still
+
+
 def test_gradients_that_pile_up_are_the_cause_of_a_loss_that_is_none() -> None:
     left: dict[MarkName, Mark] = {"left": Mark(n_seen=60, n_seeable=60, first=2, values=[3.0] * 60)}
     losses = (*curve(GUESSING, 30.0, 60), *((step, float("nan")) for step in range(61, 100)))
