@@ -17,7 +17,7 @@ _ROWS, _FEATURES, _FEWEST = 256, 128, 16
 #: many times the edge.
 _FLATTEST, _STEEPEST, _EDGE = 1.6, 3.6, 1.1
 #: The first numbers of a matrix; such a share of them at its largest magnitude is no chance.
-_NUMBERS, _BOUND = 4096, 0.1
+_NUMBERS, _BOUND = 4096, 0.03
 #: Adapters have a smaller share of a block's matrices.
 _ADAPTER = 0.25
 
@@ -169,7 +169,7 @@ def bounded_share(model: nn.Module) -> float | None:
 
 
 def _is_bounded(matrix: torch.Tensor) -> bool:
-    """Whether a tenth or more of its first numbers have exactly their largest magnitude."""
+    """Whether 3% or more of its first numbers have exactly their largest magnitude."""
     sizes = matrix.flatten()[:_NUMBERS].abs()
     is_largest = sizes == sizes.max()
     lower = sizes[~is_largest & (sizes > 0)]
