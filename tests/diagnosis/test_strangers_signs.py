@@ -41,6 +41,13 @@ def test_a_schedule_at_0_from_the_first_update_on_never_steps() -> None:
     assert codes(rates=rates, losses=still)[:1] == ["OPT013"]
 
 
+def test_padding_makes_no_plateau_of_a_healthy_training() -> None:
+    signs = once(batch_interleaved=2.2, batch_entropy=2.3)
+    losses, facts = curve(GUESSING, 2.28, 200), {"unigram": None, "bigram": None}
+    assert codes(signs=signs, losses=losses, facts=facts)[:1] == ["DAT009"]
+    assert codes(signs=signs | once(targets_counted=0.57), losses=losses, facts=facts) == []
+
+
 def test_targets_of_another_text_are_named_where_only_their_frequencies_are_learnt() -> None:
     unrelated = once(targets_unrelated=0.98, batch_entropy=3.0)
     plateau, sound = curve(GUESSING, 3.05, 200), curve(GUESSING, 2.0, 200)
