@@ -152,7 +152,7 @@ FAULTS: dict[str, tuple[str, History]] = {
     "pairs across prompts": ("PRF009", pairs(DROPOUT, {"pairs": 8.0, "split": 1.0})),
     "rewards, passed row by row, that are all equal": ("RLH001", passed_by_row(0.0)),
     "a warm-up that outlasts the training": (
-        "UPD005",
+        "OPT007",
         at_the_foot(policy(0.5, 0.55, 0.5, 0.5, initial_rate=1e-3)),
     ),
     "a distance that pays": ("REF004", policy(0.5, 0.5, 0.6, 0.7, columns={"beta": -0.5})),

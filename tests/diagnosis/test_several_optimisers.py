@@ -107,12 +107,17 @@ def test_weights_that_end_at_a_bound_are_cut_off() -> None:
         return bounded_share(model)
 
     assert share(0.05) == 1
-    assert share(None) == share(0.17) == share(None, levels=True) == 0
+    assert share(None) == share(0.175) == share(None, levels=True) == 0
     assert bounded_share(nn.LayerNorm(8)) is None
-    for cut_off, is_named in ((1.0, True), (0.25, False), (None, False)):
-        facts = replace(healthy().facts, bounded=cut_off)
-        found = {f.code for f in diagnose(replace(healthy(), facts=facts))}
-        assert ("UPD012" in found) is is_named
+    stuck = replace(healthy(), losses=tuple((step, GUESSING - 0.1) for step in range(1, 121)))
+    for course, cut_off, severity in (
+        (stuck, 1.0, ["fault"]),
+        (stuck, 0.25, []),
+        (healthy(), 1.0, ["note"]),
+        (healthy(), None, []),
+    ):
+        found = diagnose(replace(course, facts=replace(course.facts, bounded=cut_off)))
+        assert [f.severity for f in found if f.code == "UPD012"] == severity
 
 
 def test_small_parts_of_all_blocks_are_adapters() -> None:

@@ -41,6 +41,13 @@ def test_a_schedule_at_0_from_the_first_update_on_never_steps() -> None:
     assert codes(rates=rates, losses=still)[:1] == ["OPT013"]
 
 
+def test_padding_makes_no_plateau_of_a_healthy_training() -> None:
+    signs = once(batch_interleaved=2.2, batch_entropy=2.3)
+    losses, facts = curve(GUESSING, 2.28, 200), {"unigram": None, "bigram": None}
+    assert codes(signs=signs, losses=losses, facts=facts)[:1] == ["DAT009"]
+    assert codes(signs=signs | once(targets_counted=0.57), losses=losses, facts=facts) == []
+
+
 def test_targets_of_another_text_are_named_where_only_their_frequencies_are_learnt() -> None:
     unrelated = once(targets_unrelated=0.98, batch_entropy=3.0)
     plateau, sound = curve(GUESSING, 3.05, 200), curve(GUESSING, 2.0, 200)
@@ -77,6 +84,19 @@ def test_adapters_whose_steps_tear_what_the_model_knew_have_too_high_a_rate() ->
     assert "OPT005" not in codes(losses=learnt, marks=long_steps(0.6), facts=facts)
     # other texts may be harder, and steps of this size are usual for adapters
     assert "OPT005" not in codes(losses=torn, marks=long_steps(0.1), facts=facts)
+
+
+@pytest.mark.parametrize(("size", "is_still"), [(1e-6, True), (1e-4, False)])
+def test_eight_steps_of_a_warm_up_tell_of_a_rate_of_next_to_nothing(
+    size: float, *, is_still: bool
+) -> None:
+    rates = tuple((step, 1e-7 * min(1.0, step / 20)) for step in range(1, 161))
+    steps = list(range(1, 9))
+    strides = Mark(8, 8, 1, [size * step / 20 for step in steps], steps)
+    still = curve(GUESSING, GUESSING - 0.01, 160)
+    signs, facts = {"update.ratio": (), "loss.probe": ()}, {"learning_rate": 1e-7}
+    found = codes(losses=still, rates=rates, facts=facts, marks={"stride": strides}, signs=signs)
+    assert ("OPT007" in found) is is_still
 
 
 def test_gradients_that_pile_up_are_the_cause_of_a_loss_that_is_none() -> None:

@@ -64,7 +64,8 @@ def weights_at_bound(view: HistoryView) -> Candidate | None:
         return suspect_mark("UPD012", mark, likelihood(mark))
     if share is None or share < limit("UPD012", "matrices"):
         return None
-    return suspect("UPD012/end", share=share, step=view.updates)
+    severity = "note" if view.goes_well else None
+    return suspect("UPD012/end", share=share, step=view.updates, severity=severity)
 
 
 def gradients_at_bound(view: HistoryView) -> Candidate | None:

@@ -29,8 +29,7 @@ def visible_padding(view: HistoryView) -> Candidate | None:
     if not readings or readings[0].value == 0:
         return None
     value = readings[0].value
-    is_small = value <= limit("ATT003", "size")
-    severity = "note" if is_small and view.goes_well else "warn"
+    severity = "note" if value <= limit("ATT003", "size") and view.goes_well else "warn"
     return suspect("ATT003/call", value=value, step=readings[0].step, severity=severity)
 
 
@@ -66,7 +65,8 @@ def _knows_frequencies_at_most(view: HistoryView) -> bool:
         return False
     entropy, end = view.first("batch.entropy"), view.end
     is_above = entropy is not None and end is not None and end > entropy - limit("DAT009", "below")
-    return is_above or not view.goes_well
+    is_whole = (view.first("targets.counted") or 1.0) > limit("DAT009", "whole")  # no padding
+    return (is_above and is_whole) or not view.goes_well
 
 
 def _reads_no_order(view: HistoryView) -> bool:

@@ -63,14 +63,20 @@ def _usual_near_full_rate(view: HistoryView, start: int) -> float | None:
     ]
     if near:
         return statistics.median(near)
-    mark = view.history.marks.get("stride")
+    scaled = _strides_at_full_rate(view, _FIRST_UPDATES)
+    return statistics.median(scaled) if len(scaled) >= limit("OPT005", "strides") else None
+
+
+def _strides_at_full_rate(view: HistoryView, first: int = 1) -> list[float]:
+    """The steps that the ledger saw, from an update on, as they would be at the highest rate."""
+    mark, rates = view.history.marks.get("stride"), dict(view.history.rates)
+    highest = max(rates.values(), default=0.0)
     strides = zip(mark.steps, mark.values, strict=False) if mark else ()
-    scaled = [
+    return [
         stride * highest / rates[step]
         for step, stride in strides
-        if step >= _FIRST_UPDATES and rates.get(step)
+        if step >= first and rates.get(step)
     ]
-    return statistics.median(scaled) if len(scaled) >= limit("OPT005", "strides") else None
 
 
 def slow_groups(view: HistoryView) -> Candidate | None:
@@ -92,9 +98,13 @@ def motionless_model(view: HistoryView) -> Candidate | None:
     mark, distance = view.history.marks.get("stride"), view.distance
     if mark is None or distance is None or view.updates < limit("OPT007", "updates"):
         return None
-    if len(mark.values) < limit("OPT005", "few"):
-        return None
     is_tuned = view.facts.on_rewards or view.facts.on_preferences
+    if len(mark.values) < limit("OPT007", "updates"):
+        # of few steps, those of a warm-up, the largest one counts for all
+        strides = [*mark.values] if is_tuned else _strides_at_full_rate(view)
+        if len(strides) < limit("OPT005", "few"):
+            return None
+        distance = distance if is_tuned else max(strides) * view.updates
     fall = None if is_tuned else _fall(view)
     if is_tuned:
         least = limit("OPT007", "moved")

@@ -9,7 +9,6 @@ from torch import nn
 
 from pellucid.diagnosis.finding import limit
 from pellucid.vitals import number_in
-from pellucid.vitals.ledger.bounds import BOUND
 from pellucid.vitals.taps.recorded_call import is_plain
 
 #: Rows and features of a table that are looked at; of fewer, chance hides what was trained.
@@ -17,8 +16,8 @@ _ROWS, _FEATURES, _FEWEST = 256, 128, 16
 #: Random numbers have a fourth moment within these bounds, and a largest singular value below so
 #: many times the edge.
 _FLATTEST, _STEEPEST, _EDGE = 1.6, 3.6, 1.1
-#: The first numbers of a matrix show whether many are cut off.
-_NUMBERS = 4096
+#: The first numbers of a matrix; such a share of them at its largest magnitude is no chance.
+_NUMBERS, _BOUND = 4096, 0.03
 #: Adapters have a smaller share of a block's matrices.
 _ADAPTER = 0.25
 
@@ -176,11 +175,11 @@ def bounded_share(model: nn.Module) -> float | None:
 
 
 def _is_bounded(matrix: torch.Tensor) -> bool:
-    """Whether a fifth or more of its first numbers have exactly their largest magnitude."""
+    """Whether 3% or more of its first numbers have exactly their largest magnitude."""
     sizes = matrix.flatten()[:_NUMBERS].abs()
     is_largest = sizes == sizes.max()
     lower = sizes[~is_largest & (sizes > 0)]
-    is_often = float(is_largest.float().mean()) >= BOUND
+    is_often = float(is_largest.float().mean()) >= _BOUND
     return is_often and bool(len(lower)) and bool(lower.min() < lower.max())
 
 
