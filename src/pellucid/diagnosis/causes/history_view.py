@@ -133,7 +133,8 @@ class HistoryView:
     @cached_property
     def best(self) -> float | None:
         """The lowest mean of ten updates in a row."""
-        averages = [_mean(self.losses[i : i + 10]) for i in range(0, max(1, len(self.losses) - 9), 5)]
+        starts = range(0, max(1, len(self.losses) - 9), 5)
+        averages = [_mean(self.losses[i : i + 10]) for i in starts]
         return min((mean for mean in averages if mean is not None), default=None)
 
     @cached_property
