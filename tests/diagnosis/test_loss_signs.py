@@ -66,3 +66,14 @@ def test_ignored_places_are_counted_if_targets_weigh_by_just_their_share(
     candidate = diluted(HistoryView(but(signs=signs, losses=losses)()))
     assert candidate is not None
     assert (candidate.code, candidate.severity) == (code, "note")
+
+
+@pytest.mark.parametrize(
+    ("raised", "start", "is_named"), [(0.1, 2.6, True), (0.5, 2.6, False), (0.0, -2.6, False)]
+)
+def test_a_teacher_that_knows_less_than_its_student_is_foreign(
+    raised: float, start: float, *, is_named: bool
+) -> None:
+    signs = {"targets.single": (0.1, 0.1), "targets.raised": (raised, raised)}
+    view = HistoryView(but(signs=signs, losses=curve(start, start - 1))())
+    assert (foreign_teacher(view) is not None) == is_named

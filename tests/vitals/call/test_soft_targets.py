@@ -70,3 +70,12 @@ def test_a_teacher_may_be_asked_for_prompts_alone() -> None:
 def test_a_softmax_over_places_shows_in_the_gradient() -> None:
     for axis, reshaped in ((-1, 0.0), (1, 1.0), (0, 1.0)):
         assert taught(axis=axis).reshaped == reshaped
+
+
+def test_what_a_teacher_knows_better_is_raised() -> None:
+    for surety, moved, least, most in ((2.0, 0, 0.9, 1.0), (20.0, 7, 0.0, 0.1)):
+        raised = taught(surety=surety, moved=moved).raised
+        assert raised is not None
+        assert least <= raised <= most
+    sure = replace(taught(), single=1.0)
+    assert "targets.raised" not in sure.signs()

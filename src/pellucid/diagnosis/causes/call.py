@@ -98,9 +98,10 @@ def of_probabilities(view: HistoryView) -> Candidate | None:
     power = view.first("targets.power")
     if power is None or power <= limit("LOS005", "power"):
         return None
-    start, guessing, off = view.start, view.guessing, limit("LOS008", "start")
+    start, guessing, width = view.start, view.guessing, limit("LOS008", "start")
     # -log softmax(p) lies between ln(V - 1 + e) - 1 and ln(V - 1 + e), whatever a model knows
-    is_softmax = start is not None and guessing is not None and -1 - off < start - guessing < off
+    gap = None if start is None or guessing is None else guessing - start
+    is_softmax = gap is not None and -width < gap < 1 + width
     key = "LOS008/power" if is_softmax else "LOS005/power"
     return suspect(key, value=power, start=start, step=1)
 

@@ -133,10 +133,9 @@ class HistoryView:
     @cached_property
     def best(self) -> float | None:
         """The lowest mean of ten updates in a row."""
-        window_means = [
-            _mean(self.losses[i : i + 10]) for i in range(0, max(1, len(self.losses) - 9), 5)
-        ]
-        return min((mean for mean in window_means if mean is not None), default=None)
+        starts = range(0, max(1, len(self.losses) - 9), 5)
+        averages = [_mean(self.losses[i : i + 10]) for i in starts]
+        return min((mean for mean in averages if mean is not None), default=None)
 
     @cached_property
     def learnt(self) -> float | None:
@@ -281,10 +280,12 @@ class HistoryView:
         mark, rates = self.history.marks.get("stride"), dict(self.history.rates)
         if mark is None or not mark.values:
             return None
-        seen = [rates[step] for step in mark.steps if step in rates]
+        known_rates = [rates[step] for step in mark.steps if step in rates]
+        distance = statistics.fmean(mark.values) * self.updates
         # steps are as long as the rate is high: the few that were seen may be of a warm-up
-        scale = statistics.fmean(rates.values()) / statistics.fmean(seen) if any(seen) else 1.0
-        return statistics.fmean(mark.values) * self.updates * scale
+        if any(known_rates):
+            distance *= statistics.fmean(rates.values()) / statistics.fmean(known_rates)
+        return distance
 
     @cached_property
     def warm_up_end(self) -> int:

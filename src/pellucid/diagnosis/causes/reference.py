@@ -167,13 +167,21 @@ def has_teacher(view: HistoryView) -> bool:
 
 
 def foreign_teacher(view: HistoryView) -> Candidate | None:
-    """A teacher that does not favour the tokens that follow: it reads or writes other ids."""
-    taught = view.first("targets.taught")
-    if taught is None or taught >= limit("LOS003", "taught") or not has_teacher(view):
-        return None
+    """A teacher that does not favour the tokens that follow: it reads or writes other ids.
+
+    A student that knows nothing is pulled to its teacher's favourites, and one that knows something
+    to what the teacher knows better.
+    """
+    taught, raised = view.first("targets.taught"), view.first("targets.raised")
+    if not has_teacher(view) or (view.start or 0.0) < 0:
+        return None  # what is turned round lowers them too
     if (view.first("targets.smoothing") or 0.0) > limit("LOS013", "smoothing"):
         return None  # shares that are nearly even favour no token
-    return suspect("LOS003/teacher", taught=taught, step=0)
+    if taught is not None and taught < limit("LOS003", "taught"):
+        return suspect("LOS003/teacher", taught=taught, step=0)
+    if taught is not None or raised is None or raised >= limit("LOS003", "raised"):
+        return None
+    return suspect("LOS003/student", raised=raised, step=0)
 
 
 def late_teacher(view: HistoryView) -> Candidate | None:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from pellucid.batches import IGNORED
 from pellucid.vitals.call.logit_noise import logit_noise
-from pellucid.vitals.call.place_weights import easiness, evenness, own_share, power_of_p
+from pellucid.vitals.call.place_weights import easiness, evenness, own_share, power_of_p, raised
 from pellucid.vitals.ledger.row_losses import squashed_twice
 
 #: Places per row whose whole gradient is read, and vocabulary entries for a temperature.
@@ -68,6 +68,7 @@ class PaidTargets:
         reshaped: Whether the gradient adds up to 0 over other numbers than those of a place.
         squashed: Whether the gradient is that of probabilities which are taken for the logits of
             classes (see `squashed_twice`); None of other outputs.
+        raised: Of the pull on the next tokens, what raises them (see `raised`).
         is_of_softmax: Whether the gradients of places add up to 0, as those of a softmax do.
     """
 
@@ -87,6 +88,7 @@ class PaidTargets:
     nats: float | None = None
     reshaped: float | None = None
     squashed: float | None = None
+    raised: float | None = None
     is_of_softmax: bool = False
 
     @property
@@ -112,6 +114,7 @@ class PaidTargets:
             "targets.nats": self.nats,
             "targets.reshaped": self.reshaped,
             "targets.squashed": self.squashed,
+            "targets.raised": None if self.names_targets else self.raised,
         }
         return {id: value for id, value in numbers.items() if value is not None}
 
@@ -167,6 +170,7 @@ def paid_targets(
         nats=_nats(logits, is_single, row_targets[:, :places]) if of_tokens else None,
         reshaped=None if is_rounded else _reshaped(gradient, rows),
         squashed=None if of_tokens else _squashed(part, logits, targets[:rows, :places]),
+        raised=raised(part, ids) if of_tokens and ids is not None else None,
         is_of_softmax=of_tokens and bool(part.sum(-1).abs().sum() < _IMBALANCE * part.abs().sum()),
     )
 

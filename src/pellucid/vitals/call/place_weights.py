@@ -173,6 +173,28 @@ def easiness(
     return float((log_p[is_paid][:, None] > log_p[~is_paid]).float().mean())
 
 
+def raised(
+    gradient: Float[Tensor, "rows places vocab"], ids: Int[Tensor, "rows time"]
+) -> float | None:
+    """Of a loss's pull on the tokens that follow, the share that makes them likelier.
+
+    The gradient by the logit of y is w (p_y - t_y), so what a teacher knows better than its student
+    is raised. None of few places.
+
+    Args:
+        gradient: Of the loss by the logits.
+        ids: The ids that the logits belong to.
+    """
+    places = min(ids.shape[1], gradient.shape[1] + 1)
+    next_ids = ids[: len(gradient), 1:places, None].long()
+    if bool((next_ids >= gradient.shape[-1]).any()):
+        return None
+    pull = -gradient[:, : places - 1].float().gather(-1, next_ids)
+    if int((pull != 0).sum()) < _MAX_PLACES:
+        return None
+    return float(pull.clamp(min=0).sum() / pull.abs().sum())
+
+
 def _from_row(x: Tensor, is_paid: Tensor) -> Tensor:
     """Paid places without the mean of their row; the other places are 0."""
     x = x * is_paid[..., None]
