@@ -101,7 +101,7 @@ def test_partners_that_are_guessed_among_the_rows(level: float, codes: list[str]
     ("stride", "share", "codes"),
     [
         (4e-4, 0.5, ["DAT009"]),
-        (5e-5, 0.5, ["OPT007"]),
+        (4e-5, 0.5, ["OPT007"]),
         (4e-4, 0.9, []),  # it may be slow
         (4e-3, 0.9, ["FIT004"]),
     ],

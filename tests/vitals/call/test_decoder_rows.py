@@ -39,7 +39,8 @@ def inputs_of(targets: Tensor) -> Tensor:
 def signs_of(tokens: Tensor, targets: Tensor, **changes: Any) -> dict[str, float]:
     source = torch.full((ROWS, 5), 300)
     call = Call((), {"input_ids": source, "decoder_input_ids": tokens})
-    fields = {"pad": PAD, "ends": (END,), "special": (PAD, END), "room": 512} | changes
+    fields = {"pad": PAD, "ends": (END,), "special": (PAD, END), "room": 512, "is_of_model": True}
+    fields |= changes
     arguments = Arguments(call, "decoder_input_ids", source="input_ids", **fields)
     return measure(arguments, source, tokens, targets)
 

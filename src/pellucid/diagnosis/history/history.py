@@ -43,8 +43,8 @@ class Facts:
     share whose rate is next to nothing of the highest of their optimiser; `frozen_body` says
     whether no matrix of any block is trained, and `has_prompts` whether rows of labels begin with
     tokens that nothing pays for. `untrained` is the share of the blocks' weights that are frozen as
-    they were drawn, and `adapted` says whether a small part of each block learns alone.
-    `random_table` says whether a frozen token embedding holds random numbers, and `bounded` is the
+    they were drawn, and `adapted` says whether a small part of each block learns alone;
+    `random_table` says whether a frozen token embedding holds random numbers. `bounded` is the
     share of trained matrices that are cut off at a bound.
     `remembered_step` is the size of a step by Adam's state, in learning rates, and `below_eps` the
     share of gradients that are smaller than its eps.

@@ -42,7 +42,8 @@ class Arguments:
         ends: Ids that end a text, as a config names them.
         starts: Ids that begin a text, and end none.
         positions: The place of the (rows, time) positions.
-        reads_rows_first: Whether the first axis surely holds the rows.
+        is_of_model: Whether a model of transformers is called itself: the first axis holds the
+            rows, and arguments have the names that it gives them.
     """
 
     call: Call
@@ -56,7 +57,7 @@ class Arguments:
     ends: tuple[int, ...] = ()
     starts: tuple[int, ...] = ()
     positions: Place | None = None
-    reads_rows_first: bool = False
+    is_of_model: bool = False
 
     def tensor(self, place: Place | None) -> Tensor | None:
         """The argument at a place; None if there is none, or no tensor."""
@@ -131,7 +132,7 @@ def arguments_of(model: nn.Module, call: Call) -> Arguments | None:
         ends=ends,
         starts=start_ids(model),
         positions=places.get("position_ids"),
-        reads_rows_first=is_foreign and not is_wrapped,
+        is_of_model=is_foreign and not is_wrapped,
     )
     mask = _first(places, _MASKS)
     value = arguments.tensor(mask)

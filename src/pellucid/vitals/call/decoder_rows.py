@@ -43,7 +43,7 @@ def measure(
         paid: The targets of all rows; None if these are all.
     """
     is_read = tokens is not None and targets is not None and alignment(tokens, targets).follows
-    if not (is_read or arguments.reads_rows_first):
+    if not (is_read or arguments.is_of_model):
         return {}  # the second text of a module around the model may be its labels
     signs: dict[str, float] = {}
     if targets is not None and arguments.starts:

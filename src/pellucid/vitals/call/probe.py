@@ -155,7 +155,7 @@ class CallProbe:
         signs |= self._drop_hidden({"call.inputs": largest_change})
         if self._repeat.mixes_rows or len(arguments.inputs) == 1:
             return signs
-        if arguments.reads_rows_first or (aligned is not None and aligned.is_clear):
+        if arguments.is_of_model or (aligned is not None and aligned.is_clear):
             signs["call.rows"] = self._over_rounding(float(changes[-1].max()))
         if changes.ndim == 2 and changes.shape[1] == arguments.inputs.shape[1] and places:
             signs |= self._judge_targets(tokens, targets, aligned, changes, places, before)
