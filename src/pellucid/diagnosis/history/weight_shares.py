@@ -16,8 +16,9 @@ _ROWS, _FEATURES, _FEWEST = 256, 128, 16
 #: Random numbers have a fourth moment within these bounds, and a largest singular value below so
 #: many times the edge.
 _FLATTEST, _STEEPEST, _EDGE = 1.6, 3.6, 1.1
-#: The first numbers of a matrix; such a share of them at its largest magnitude is no chance.
-_NUMBERS, _BOUND = 4096, 0.03
+#: The first numbers of a matrix; such a share of them at its largest magnitude, and so many, are no
+#: chance.
+_NUMBERS, _BOUND, _TIES = 4096, 0.03, 8
 #: Adapters have a smaller share of a block's matrices.
 _ADAPTER = 0.25
 
@@ -179,7 +180,7 @@ def _is_bounded(matrix: torch.Tensor) -> bool:
     sizes = matrix.flatten()[:_NUMBERS].abs()
     is_largest = sizes == sizes.max()
     lower = sizes[~is_largest & (sizes > 0)]
-    is_often = float(is_largest.float().mean()) >= _BOUND
+    is_often = int(is_largest.sum()) >= max(_TIES, _BOUND * len(sizes))
     return is_often and bool(len(lower)) and bool(lower.min() < lower.max())
 
 
