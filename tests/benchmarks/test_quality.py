@@ -101,11 +101,12 @@ def test_the_peer_is_tuned_until_its_best_rate_has_neighbours(
     monkeypatch.setattr(tuning, "one_training", one_training)
     monkeypatch.setattr(tuning, "call_pellucid", lambda *_: (1.0, "{}"))
     tuning_result = tuning.tune("small", 1.0, [*tuning.RATES], tmp_path, 1)
-    assert tuning_result["choice"] == {"learning_rate": best, "batch_size": 16}
+    assert tuning_result["choice"] == {"learning_rate": best, "batch_size": 16, "dropout": 0.0}
     rates = [run["learning_rate"] for run in tuning_result["runs"]]
     assert min(rates) < best < max(rates)
-    tried = [(run["learning_rate"], run["batch_size"]) for run in tuning_result["runs"]]
+    tried = [tuple(run[key] for key in tuning.CHOSEN) for run in tuning_result["runs"]]
     assert len(set(tried)) == len(tried)
+    assert (best, 16, 0.1) in tried
 
 
 def test_what_a_peer_was_tuned_to_is_the_newest_of_its_shape_and_nearest_length(

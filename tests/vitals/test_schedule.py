@@ -116,7 +116,7 @@ def test_without_a_bound_every_look_is_made(clock: Clock) -> None:
 
 def test_a_run_too_short_for_its_first_looks_says_so() -> None:
     assert "on credit" not in Cost(0.02, 1.0, 2).message()
-    assert "(more than 2%: first readings are on credit" in Cost(0.021, 1.0, 2).message()
+    assert "(more than 2%: first readings, or very short updates)" in Cost(0.021, 1.0, 2).message()
     assert "on credit" not in Cost(0.5, 1.0, 2).message(bound=None)
 
 

@@ -40,8 +40,7 @@ class Cost:
         line = f"watching took {self.seconds:.2f} s, {share}, in {self.n_readings} readings"
         if bound is None or round(self.share, 3) <= bound:  # as it is shown
             return line
-        reason = "first readings are on credit, and updates of a few milliseconds cost more"
-        return f"{line}\n(more than {bound:.0%}: {reason})"
+        return f"{line}\n(more than {bound:.0%}: first readings, or very short updates)"
 
 
 class OverheadBudget:
