@@ -207,8 +207,8 @@ def test_partners_are_guessed_by_equal_vectors_whose_weights_stand_still(
 def test_partners_without_common_words_stand_at_other_rows(
     share: float, n: float, codes: list[str]
 ) -> None:
-    told = {"vectors__told": share, "vectors__told_rows": n}
-    assert codes_of(flat(math.log(12)), targets__vectors=12.0, **told) == codes
+    partners = {"vectors__told": share, "vectors__told_rows": n}
+    assert codes_of(flat(math.log(12)), targets__vectors=12.0, **partners) == codes
 
 
 @pytest.mark.parametrize(

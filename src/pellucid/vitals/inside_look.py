@@ -143,7 +143,7 @@ class InsideLook(WatchReport):
         """Probe the first call, before the update that it leads to."""
         first = self._first_batch
         if first is not None and first.call is None:
-            if self.updates and not first.reason:
+            if self.updates == 1 and not first.reason:
                 first = self._watch_part(first)
             self.guard("the first batch", first.watch_table, self._hooks)
         is_open = first is not None and (self.first_call.is_open or first.answers.is_open)

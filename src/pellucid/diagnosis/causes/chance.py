@@ -138,7 +138,7 @@ def at_mean(view: HistoryView) -> Candidate | None:
 def at_guessing_of_partners(view: HistoryView) -> Candidate | None:
     """A loss of compared vectors that stays where guessing a partner among the rows is."""
     n, update, end = view.last("targets.vectors"), _moves(view), view.end
-    if update is None and _are_one(view) and view.updates >= limit("DAT009", "few"):
+    if update is None and _are_alike(view, "gone") and view.updates >= limit("DAT009", "few"):
         update = view.usual("update.ratio")  # equal vectors have next to no gradient
     if n is None or n < limit("UNK001", "rows") or update is None or end is None:
         return None
@@ -150,12 +150,11 @@ def at_guessing_of_partners(view: HistoryView) -> Candidate | None:
     is_flat = max(levels) - min(levels) < limit("UNK001", "flat")
     if not is_flat or abs(end - guessing) > limit("UNK001", "flat"):
         return None
-    values: dict[str, Any] = {"end": end, "guessing": guessing, "update": update}
-    values |= {"step": view.updates}
+    values: dict[str, Any] = {"guessing": guessing, "update": update, "step": view.updates}
     match = count_matches(view, "vectors.told")
     if not _is_unrelated(match):
-        return suspect("UNK001/partners", **values)
-    return suspect("DAT009/partners", told=match.share, n=match.n, **values)
+        return suspect("UNK001/partners", end=end, **values)
+    return suspect("DAT009/partners", end=end, told=match.share, n=match.n, **values)
 
 
 def divided_similarities(view: HistoryView) -> Candidate | None:
@@ -177,36 +176,35 @@ def divided_similarities(view: HistoryView) -> Candidate | None:
     )
 
 
-def _are_one(view: HistoryView) -> bool:
-    """Whether next to nothing is left of how far apart the vectors of rows were at first."""
+def _are_alike(view: HistoryView, least: str) -> bool:
+    """Whether the vectors of rows have become nearly the same one.
+
+    Args:
+        view: The history.
+        least: The limit's name for what is left of how far apart they were at first.
+    """
     spread, share_kept = view.last("vectors.spread"), view.last("vectors.kept")
     if spread is None or share_kept is None:
         return False
-    return spread < limit("ARC011", "spread") and share_kept < limit("ARC011", "gone")
+    return spread < limit("ARC011", "spread") and share_kept < limit("ARC011", least)
 
 
 def collapsed_vectors(view: HistoryView) -> Candidate | None:
     """Vectors of rows that become one and the same, while their loss goes to 0 or stays."""
-    spread, share_kept, end = view.last("vectors.spread"), view.last("vectors.kept"), view.end
-    if spread is None or share_kept is None or end is None or not view.updates:
+    end = view.end
+    if end is None or not view.updates or not _are_alike(view, "kept"):
         return None
-    is_same = spread < limit("ARC011", "spread") and share_kept < limit("ARC011", "kept")
-    if not is_same:
-        return None
-    values: dict[str, Any] = {"spread": spread, "kept": share_kept, "end": end}
-    values |= {"step": view.updates}
+    values: dict[str, Any] = {id: view.last(f"vectors.{id}") for id in ("spread", "kept")}
     if abs(end) < limit("FIT005", "loss"):
-        return suspect("ARC011/rows", **values)
+        return suspect("ARC011/rows", end=end, step=view.updates, **values)
     levels = [*view.quarters[2:], end]
     is_level = len(levels) > 1 and max(levels) - min(levels) < limit("ARC011", "level") * abs(end)
     has_classes = view.last("targets.entropy") or view.readings("targets.classes")
-    if (
-        not (is_level and _are_one(view))
-        or has_classes
-        or at_guessing_of_partners(view) is not None
-    ):
+    if has_classes or not (is_level and _are_alike(view, "gone")):
         return None
-    return suspect("ARC011/level", **values)
+    if at_guessing_of_partners(view) is not None:
+        return None
+    return suspect("ARC011/level", end=end, step=view.updates, **values)
 
 
 CAUSES: tuple[Cause, ...] = (

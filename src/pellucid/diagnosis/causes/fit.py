@@ -102,11 +102,10 @@ def solved(view: HistoryView) -> Candidate | None:
     probe, start = view.first("loss.probe"), view.start
     held_out = view.history.held_out[-1][1] if view.history.held_out else None
     knows_by_heart = held_out is not None and held_out > end + limit("FIT005", "apart")
-    # a cross-entropy below 0 is another fault, and a loss of another unit may begin near 0
-    is_small = knows_by_heart or end < limit("FIT005", "loss") * min(1.0, start or 1.0)
-    near_zero = 0 <= end < limit("FIT005", "loss") and is_small
-    # a divergence from a teacher may be small from the start, whatever the student knows
-    near_zero &= not has_teacher(view)
+    # a cross-entropy below 0 is another fault, and a loss of another unit may begin near 0, as a
+    # divergence from a teacher does, whatever the student knows
+    least = limit("FIT005", "loss") * (1.0 if knows_by_heart else min(1.0, start or 1.0))
+    near_zero = 0 <= end < least and not has_teacher(view)
     if view.updates < limit("FIT005", "updates") or not (equals_teacher or near_zero):
         return None
     is_part = probe is not None and start is not None and start < limit("FIT005", "part") * probe

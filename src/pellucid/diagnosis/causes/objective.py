@@ -133,6 +133,16 @@ def maximised(view: HistoryView) -> Candidate | None:
     return suspect("LOS009/maximize", maximizes=True, step=0)
 
 
+def _is_untaught(view: HistoryView) -> bool:
+    """Whether no squared distance from a teacher's logits stands beside a cross-entropy.
+
+    That is sound: most places still pull one token, as for a distance from ones and zeros they do
+    not.
+    """
+    single = view.first("targets.single") or 0.0
+    return not has_teacher(view) or single < limit("LOS010", "single")
+
+
 def negative_loss(view: HistoryView) -> Candidate | None:
     """A loss below zero, although its objective is never negative."""
     negative = [(s, v) for s, v in view.history.losses if v < -0.05]
@@ -273,16 +283,7 @@ def _reported_ratio(view: HistoryView) -> float | None:
 
 CAUSES = (
     Comparison(
-        "LOS005/balance",
-        "targets.unbalanced",
-        (">", "balance"),
-        n=1,
-        # a squared distance from a teacher's logits is sound beside a cross-entropy: most places
-        # still pull one token, as they do not for a distance from ones and zeros
-        condition=lambda view: (
-            not has_teacher(view)
-            or (view.first("targets.single") or 0.0) < limit("LOS010", "single")
-        ),
+        "LOS005/balance", "targets.unbalanced", (">", "balance"), n=1, condition=_is_untaught
     ),
     summed,
     other_labels,

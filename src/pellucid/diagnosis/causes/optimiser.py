@@ -55,12 +55,12 @@ def long_momentum(view: HistoryView) -> Candidate | None:
 
 def tight_clip(view: HistoryView) -> Candidate | None:
     """A clipping limit far below the usual norm."""
-    clip, left = view.facts.clip_norm, share_left(view)
+    clip, share = view.facts.clip_norm, share_left(view)
     norms = [value for _, value in view.history.grad_norms if math.isfinite(value)]
-    if clip is None or (len(norms) < 3 and left is None):
+    if clip is None or (len(norms) < 3 and share is None):
         return None
     # of few norms, the smallest one has to be far above the limit too
-    cut = left or clip / max(min(norms) if len(norms) < 5 else statistics.median(norms), 1e-30)
+    cut = share or clip / max(min(norms) if len(norms) < 5 else statistics.median(norms), 1e-30)
     is_tiny = clip < limit("OPT012", "tiny") and sum(map(view.at_clip, norms)) > 0.98 * len(norms)
     if cut > limit("OPT012", "cut") and not is_tiny:
         return None
@@ -71,7 +71,7 @@ def tight_clip(view: HistoryView) -> Candidate | None:
         0.85 if adapts else 0.95,
         clip=clip,
         cut=min(cut, 1.0),
-        step=next(iter(dict(view.history.grad_norms)), 0),
+        step=next((step for step, _ in view.history.grad_norms), 0),
         severity=severity_of_lengths(view, adapts=adapts),
     )
 

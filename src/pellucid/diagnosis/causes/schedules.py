@@ -115,8 +115,7 @@ def idle_schedule(view: HistoryView) -> Candidate | None:
     if values or rate == 0 or rate >= initial:
         return None
     severity = "note" if view.goes_well else None
-    n = view.updates
-    return suspect("UPD005", rate=rate, initial=initial, n=n, step=0, severity=severity)
+    return suspect("UPD005", rate=rate, initial=initial, n=view.updates, step=0, severity=severity)
 
 
 def below_zero(view: HistoryView) -> Candidate | None:

@@ -9,6 +9,7 @@ from torch import nn
 
 from pellucid.diagnosis.finding import limit
 from pellucid.vitals import number_in
+from pellucid.vitals.ledger.bounds import share_at_bound
 from pellucid.vitals.taps.recorded_call import is_plain
 
 #: Rows and features of a table that are looked at; of fewer, chance hides what was trained.
@@ -177,11 +178,10 @@ def bounded_share(model: nn.Module) -> float | None:
 
 def _is_bounded(matrix: torch.Tensor) -> bool:
     """Whether 3% or more of its first numbers have exactly their largest magnitude."""
-    sizes = matrix.flatten()[:_NUMBERS].abs()
-    is_largest = sizes == sizes.max()
-    lower = sizes[~is_largest & (sizes > 0)]
-    is_often = int(is_largest.sum()) >= max(_TIES, _BOUND * len(sizes))
-    return is_often and bool(len(lower)) and bool(lower.min() < lower.max())
+    numbers = matrix.flatten()[:_NUMBERS]
+    columns = torch.arange(len(numbers), device=numbers.device)
+    share = float(share_at_bound(numbers[None], columns[None]))
+    return share >= max(_TIES / len(numbers), _BOUND)
 
 
 def slow_share(optimiser: Any) -> float:

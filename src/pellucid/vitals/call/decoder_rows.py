@@ -42,13 +42,13 @@ def measure(
         targets: The target of each place, `IGNORED` where nothing is paid for.
         paid: The targets of all rows; None if these are all.
     """
-    is_read = tokens is not None and targets is not None and alignment(tokens, targets).follows
-    if not (is_read or arguments.is_of_model):
+    aligned = None if tokens is None or targets is None else alignment(tokens, targets)
+    if not (arguments.is_of_model or (aligned is not None and aligned.follows)):
         return {}  # the second text of a module around the model may be its labels
     signs: dict[str, float] = {}
     if targets is not None and arguments.starts:
         signs["targets.started"] = target_rows.only_targets_start(arguments, source, targets)
-    if tokens is None or targets is None:
+    if tokens is None or targets is None or aligned is None:
         return signs
     is_paid = targets != IGNORED
     # the mask of the call is the encoder's
@@ -60,7 +60,7 @@ def measure(
         # a few texts may all end with a full stop
         rows = targets if paid is None else paid.all
         signs["targets.unclosed"] = unclosed_rows(arguments, rows, rows != IGNORED)
-    if alignment(tokens, targets).is_clear:
+    if aligned.is_clear:
         return signs
     signs["targets.swapped"] = alignment(source, targets).share
     signs["targets.renamed"] = renamed(tokens, targets)

@@ -193,12 +193,12 @@ def _reshaped(gradient: Tensor, rows: int) -> float:
     _, time, vocab = part.shape
     if min(time, vocab) < 2 or not size:
         return 0.0
-    share = part.abs().sum() / size
+    part_size = part.abs().sum()
     of_places = part.sum(-1).abs().sum()
     of_groups = part.reshape(rows, vocab, time).sum(1).abs().sum()
-    of_tokens = gradient.sum((0, 1), dtype=torch.float32).abs().sum() * share
-    is_in_groups = min(of_groups, of_tokens) < _ROUNDING * size * share
-    return float(is_in_groups and of_places > _IMBALANCE * size * share)
+    of_tokens = gradient.sum((0, 1), dtype=torch.float32).abs().sum()
+    is_in_groups = of_groups < _ROUNDING * part_size or of_tokens < _ROUNDING * size
+    return float(is_in_groups and of_places > _IMBALANCE * part_size)
 
 
 def _embeds(model: nn.Module, size: int) -> bool:

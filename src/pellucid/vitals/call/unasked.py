@@ -14,6 +14,7 @@ from torch import Tensor
 
 from pellucid.batches import IGNORED
 from pellucid.vitals.call.alignment import is_masked
+from pellucid.vitals.call.row_content import find_masks
 
 #: An id that comes so often shows whether it is asked for.
 _REPEATED = 8
@@ -80,14 +81,13 @@ def asks_for_one_id(ids: Int[Tensor, "rows time"], targets: Int[Tensor, "rows ti
 def unpaid_masks(ids: Int[Tensor, "rows time"], targets: Int[Tensor, "rows time"]) -> float:
     """The share of the masked places that a loss does not pay for; 0 if tokens are not masked.
 
-    A mask is the id at most of the places that are paid for, where their targets differ.
-
     Args:
         ids: The rows that the model reads.
         targets: The target of each place, `IGNORED` where nothing is paid for.
     """
     if not is_masked(ids, targets):
         return 0.0
-    is_paid = targets != IGNORED
-    is_mask = ids == ids[is_paid].mode().values
-    return float((is_mask & ~is_paid).sum() / is_mask.sum())
+    masks = find_masks(ids, targets)
+    if masks is None:
+        return 0.0
+    return float((masks.is_mask & ~masks.is_paid).sum() / masks.is_mask.sum())

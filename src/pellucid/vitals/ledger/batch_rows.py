@@ -19,6 +19,8 @@ _RUNS = 2
 #: Ids are counted modulo a number. Halves of a batch have so many tokens and so much in common, or
 #: say nothing.
 _KINDS, _FEWEST_TOKENS, _LIKENESS = 256, 64, 0.5
+#: The same of single rows, of which each id counts once.
+_WORDS = 512
 #: Of few ids, chance alone makes batches alike.
 _MOST_CHANCE = 0.5
 #: More classes are those of a vocabulary.
@@ -55,6 +57,20 @@ class Batches(Protocol):
     def count_answers(self) -> Tensor | None:
         """How many answers it marks, and where they stand."""
         ...
+
+
+def kinds_of_tokens(
+    ids: Int[Tensor, "rows time"], real: Tensor | None = None
+) -> Float[Tensor, "rows kinds"]:
+    """1 for each kind of token that a row has; ids are counted modulo a number.
+
+    Args:
+        ids: The ids of the rows.
+        real: Whether they are tokens; None if all are.
+    """
+    real = torch.ones_like(ids) if real is None else real
+    counts = torch.zeros((len(ids), _WORDS), device=ids.device)
+    return counts.scatter_add(1, ids % _WORDS, real.float()).clamp_max(1.0)
 
 
 def last_places(is_counted: Bool[Tensor, "rows time"]) -> Int[Tensor, "rows 1"]:

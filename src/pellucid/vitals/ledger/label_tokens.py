@@ -10,7 +10,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
-from pellucid.vitals.ledger.batch_rows import MOST_CLASSES, Rows, last_places
+from pellucid.vitals.ledger.batch_rows import (
+    MOST_CLASSES,
+    Rows,
+    kinds_of_tokens,
+    last_places,
+)
 
 #: Ids are counted modulo a number.
 _KINDS = 512
@@ -133,8 +138,7 @@ def told_by_words(table: Joined) -> Float[Tensor, " 2"]:
     Source:
         naive Bayes with a number for each token and class (Maron 1961)
     """
-    presence = torch.zeros((len(table.ids), _KINDS), device=table.ids.device)
-    presence = presence.scatter_add(1, table.ids % _KINDS, table.real.float()).clamp_max(1.0)
+    presence = kinds_of_tokens(table.ids, table.real)
     of_class = _one_hot(table.classes)
     is_odd = table.updates % 2 == 1
     scores = torch.zeros_like(of_class)

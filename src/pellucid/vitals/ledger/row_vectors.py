@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from pellucid.vitals.ledger.batch_rows import Rows
+from pellucid.vitals.ledger.batch_rows import Rows, kinds_of_tokens
 from pellucid.vitals.taps.recorded_call import is_plain
 
 #: Of more columns, outputs are no labels but numbers of a vector.
@@ -23,8 +23,6 @@ MOST_LABELS = 31
 _ROWS, _LAST = 64, 8
 #: Fewer rows have few others to be mistaken for.
 _FEWEST, _TINY = 4, 1e-12
-#: Ids are counted modulo a number.
-_KINDS = 512
 
 
 class RowVectors:
@@ -152,18 +150,10 @@ def told_by_partners(first: Rows, second: Rows) -> Float[Tensor, " 2"]:
         first: The rows of one call, as `first_rows` gives them.
         second: The rows of the other call.
     """
-    kinds, other_kinds = (_kinds(rows) for rows in (first, second))
+    kinds, other_kinds = (kinds_of_tokens(*rows) for rows in (first, second))
     if len(kinds) != len(other_kinds) or len(kinds) < _FEWEST:
         return torch.zeros(2, device=kinds.device)
     shared, by_chance = ((kinds * x).sum(1) for x in (other_kinds, other_kinds.roll(1, 0)))
     n = len(kinds) * (kinds != other_kinds).any().float()
     wins = (shared > by_chance).float().sum() + (shared == by_chance).float().sum() / 2
     return torch.stack([wins * (n > 0), n])
-
-
-def _kinds(rows: Rows) -> Float[Tensor, "rows kinds"]:
-    """1 for each kind of token that a row has."""
-    ids, mask = rows
-    real = torch.ones_like(ids) if mask is None else mask
-    counts = torch.zeros((len(ids), _KINDS), device=ids.device)
-    return counts.scatter_add(1, ids % _KINDS, real.float()).clamp_max(1.0)

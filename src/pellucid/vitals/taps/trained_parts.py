@@ -32,9 +32,11 @@ def called_part(model: nn.Module) -> nn.Module | None:
     Of several, the one with the most weights that train: one of two towers, or the body that a
     LightningModule keeps with its heads. None without any, and of a model of transformers.
     """
-    is_foreign = isinstance(getattr(getattr(model, "config", None), "model_type", None), str)
+    config = foreign_config(model)
+    if config is not None and getattr(model, "config", None) is config:
+        return None
     parts = [child for child in model.children() if _trained_ids(child)]
-    if not parts or is_foreign:
+    if not parts:
         return None
     part = max(parts, key=_trained_size)
     is_called = has_forward(part) and foreign_config(part) is not None
