@@ -75,6 +75,12 @@ def cut_off(share: float) -> History:
     return history("rewards", [0.0] * n, columns, marks={"blank": blank})
 
 
+def rising(tokens: float) -> History:
+    """A policy whose reward rises, and whose answers all end at a limit of so many tokens."""
+    columns = {"reward": [0.1 * i for i in range(9)], "cut_off": [0.99] * 9, "length": [tokens] * 9}
+    return history("rewards", [0.0] * 9, columns)
+
+
 def advantages(first: float) -> History:
     """A policy whose loss grows, and whose first answers differ so much in reward."""
     losses = [0.0, -0.1, 0.1, *[60.0 * i / UPDATES for i in range(UPDATES)]]
@@ -106,9 +112,11 @@ FAULTS: dict[str, tuple[str, str, History]] = {
     "a loss that rises at speed": ("OPT005", "0.8", tuned(RISING)),
     "parts of tokens": ("LOS007", "2.4", parts(None)),
     "cut answers are left out": ("RLH002", "leaves these out", cut_off(1.0)),
+    "answers of one token": ("RLH002", "No answer is longer", rising(1.0)),
     "advantages that were known": ("RLH009", "43.5", advantages(0.3)),
 }
 HEALTHY: dict[str, History] = {
+    "answers of two tokens": rising(2.0),
     "a start of two rewards": pairs([0.01, 0.2, 0.4], [-0.01, -0.2, -0.4], first=1.0),
     "rewards of another size": pairs([1.7, 1.8, 1.9], [-1.6, -1.7, -1.8], first=1.0),
     "weights of the loss's own, and no margin": history(

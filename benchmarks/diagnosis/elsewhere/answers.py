@@ -73,7 +73,7 @@ RIGHT: dict[str, tuple[str, ...]] = {
     "answers in capitals": (),
     "prompts without their template": (),
     "every answer is worth the same": ("RLH001",),
-    "reward with the wrong sign": ("RLH003",),
+    "reward with the wrong sign": ("RLH003", "RLH014"),
     "reward for one token alone": ("RLH004", "RLH005", "RLH007"),
     "random rewards": ("RLH012",),
     "all answers alike": ("RLH001", "RLH007"),

@@ -120,13 +120,11 @@ def answers_cut_off(view: HistoryView) -> Candidate | None:
     # one row is enough where no answer of a whole batch has an end, and none earns more
     all_rows = bool(shares) and bool(groups) and min(shares) == min(groups) == 1
     is_long = all_rows or len(shares) >= _LEAST_ROWS
-    if is_long and statistics.median(shares) >= limit("RLH002", "share"):
-        return suspect(
-            "RLH002",
-            share=statistics.median(shares),
-            length=view.late("length"),
-            severity=_severity_if_it_learns(view) or _severity_if_they_differ(view),
-        )
+    if is_long and (share := statistics.median(shares)) >= limit("RLH002", "share"):
+        if lengths and max(lengths) == 1:  # a rising reward says nothing of a whole answer
+            return suspect("RLH002/one", share=share, length=1.0)
+        severity = _severity_if_it_learns(view) or _severity_if_they_differ(view)
+        return suspect("RLH002", share=share, length=view.late("length"), severity=severity)
     is_constant = len(lengths) >= limit("RLH002", "rows") and len(set(lengths)) == 1
     if shares or not is_constant or lengths[0] < 2:
         return None
