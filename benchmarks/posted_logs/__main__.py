@@ -79,6 +79,7 @@ def judge(log: Mapping[str, Any]) -> dict[str, Any]:
         "alarms": alarms,
         "right": right and not problem,
         "problem": problem,
+        "first_look": log.get("first_look"),
     }
 
 
@@ -104,8 +105,8 @@ def page(results: Mapping[str, Any]) -> str:
     for group, title in GROUPS.items():
         cells = [_share(logs, group, split) for split in ("tune", "report")]
         lines.append(f"| {title} | {cells[0]} | {cells[1]} |")
+    lines += ["", *_first_look(logs), ""]
     lines += [
-        "",
         "## Misses and false alarms",
         "",
         "| log | tool | half | expected | named |",
@@ -124,6 +125,31 @@ def page(results: Mapping[str, Any]) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _first_look(logs: Iterable[Mapping[str, Any]]) -> list[str]:
+    """What the rules said of logs that nobody had read when the rules were written."""
+    first = [log for log in logs if log["first_look"] is not None]
+    lines = [
+        "## At first sight",
+        "",
+        f"{len(first)} of the logs were added later. Their codes were written down from the words "
+        "of the thread before pellucid saw them. It then judged each once, with unchanged rules: "
+        f"{sum(log['first_look'] for log in first)} were right. A log that it could not read "
+        "counts as wrong. Then the rules were mended, so the last column says nothing about new "
+        "logs.",
+        "",
+        "| logs | right at first sight | right now |",
+        "|---|---|---|",
+    ]
+    for group, title in GROUPS.items():
+        of_group = [log for log in first if log["group"] == group]
+        shares = [
+            f"{sum(log[key] for log in of_group)} of {len(of_group)}"
+            for key in ("first_look", "right")
+        ]
+        lines.append(f"| {title} | {shares[0]} | {shares[1]} |")
+    return lines
 
 
 def _share(logs: Iterable[Mapping[str, Any]], group: Group, split: str) -> str:

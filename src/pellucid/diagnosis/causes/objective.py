@@ -146,7 +146,8 @@ def _is_untaught(view: HistoryView) -> bool:
 def negative_loss(view: HistoryView) -> Candidate | None:
     """A loss below zero, although its objective is never negative."""
     negative = [(s, v) for s, v in view.history.losses if v < -0.05]
-    if view.facts.on_rewards or len(negative) < 3:
+    is_filler = len({value for _, value in negative}) == 1  # ranks without the loss print -1
+    if view.facts.on_rewards or len(negative) < 3 or is_filler:
         return None
     if view.readings("targets.classes") and not view.facts.on_preferences:
         return suspect("LOS005/negative", lowest=min(view.losses), step=negative[0][0])

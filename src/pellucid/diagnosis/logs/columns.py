@@ -12,8 +12,8 @@ from typing import Literal, cast
 from pellucid.diagnosis.history.history import Points
 from pellucid.reader import parse_toml
 
-#: The kinds that make a loss, its held-out twin, and the two curves of updates.
-CURVES = ("loss", "held_out", "grad_norm", "rate")
+#: The kinds that make a loss, its held-out twin, the curves of updates, and what goes with them.
+CURVES = ("loss", "held_out", "grad_norm", "rate", "loss_scale", "lowest_held_out")
 _COUNTER = "steps"
 _OF_A_RANGE = re.compile(r"__(min|max|step)$")
 _OF_A_MONITOR = re.compile(r"^lr_[a-z0-9]+([/_](pg|group)\d+)?$")

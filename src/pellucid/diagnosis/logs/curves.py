@@ -23,7 +23,7 @@ def of_curves(log: Log) -> list[Finding]:
     A loss of preferences has no targets, and one of rewards is no measure of success: it is near 0
     when the model learns and when it does not. `causes` reads their other columns.
     """
-    checks = (_zero, _course, _at_chance, _start, _units)
+    checks = (_zero, _course, _repeated, _at_chance, _start, _units)
     findings = of_updates(log)
     if log.facts.on_preferences:
         findings += [*_course(log), *of_overfitting(log)]
@@ -136,6 +136,17 @@ def _unmoved(log: Log, start: float) -> Iterable[Finding]:
     yield describe("LOG005", first=first, last=last, share=change / abs(first), cause=cause)
 
 
+def _repeated(log: Log) -> Iterable[Finding]:
+    """Losses that come back digit by digit, one pass over the data later."""
+    numbers = values(log.losses)
+    least, distinct = round(limit("LOG005", "again")), round(limit("LOG005", "distinct"))
+    for period in range(distinct, len(numbers) - least + 1):
+        if numbers[period:] == numbers[:-period] and len(set(numbers[:period])) >= distinct:
+            n = len(numbers) - period
+            yield describe("LOG005/repeats", n=n, period=period, first=numbers[0])
+            return
+
+
 def _at_chance(log: Log) -> Iterable[Finding]:
     """A loss that stays at ln k, which guessing among k classes costs."""
     numbers = values(log.losses)
@@ -179,7 +190,9 @@ def _start(log: Log) -> Iterable[Finding]:
         return
     first, median = numbers[0], statistics.median(numbers)
     if median < 0:
-        yield describe("LOS009/log", median=median)
+        # a policy's loss is near 0, and a rank without the loss prints one number for it
+        if median < -limit("LOS009", "nats") and len(set(numbers)) > 1:
+            yield describe("LOS009/log", median=median)
         return
     vocab = log.facts.vocab_size
     guessing = math.log(vocab) if vocab and vocab > 1 else None

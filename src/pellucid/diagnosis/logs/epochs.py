@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from pellucid.diagnosis.logs.columns import kind_of, plain
-from pellucid.diagnosis.logs.parsers import Row
+from pellucid.diagnosis.logs.lines import Row
 
 #: A loss before and after a restart is the mean of so many rows.
 _ROWS = 3

@@ -23,12 +23,16 @@ def of_gradients(log: Log) -> list[Finding]:
 
 def _stopped(log: Log) -> Iterable[Finding]:
     if log.stopped is None:
+        yield from _unscored(log)
         return
     step = log.stopped[0]
     is_hidden = any(s == step and value == 0 for s, value in log.loss)
-    state = "is 0 with a gradient norm that is not finite" if is_hidden else "is not finite"
-    if log.loss and log.stopped[1] == "gradient":
-        state = "is finite, but no gradient norm is"
+    state = "the loss is not finite"
+    if is_hidden:
+        state = "the loss is 0 with a gradient norm that is not finite"
+    elif log.stopped[1] == "gradient":
+        state = "the loss is finite, but " if log.loss else ""
+        state += "no gradient norm is finite" if not log.loss else "no gradient norm is"
     norms = [value for s, value in log.grad_norm if s < step and math.isfinite(value)]
     yield describe(
         "LOG001",
@@ -38,6 +42,14 @@ def _stopped(log: Log) -> Iterable[Finding]:
         cause=_why_stopped(log, step, norms),
         step=step,
     )
+
+
+def _unscored(log: Log) -> Iterable[Finding]:
+    """A held-out loss that is not a number, up to the last evaluation."""
+    finite = [i for i, (_, value) in enumerate(log.held_out) if math.isfinite(value)]
+    ending = log.held_out[finite[-1] + 1 if finite else 0 :]
+    if ending:
+        yield describe("LOG001/held-out", n=len(ending), step=ending[0][0])
 
 
 def _why_stopped(log: Log, step: int, norms: list[float]) -> str:

@@ -26,7 +26,8 @@ from pellucid.diagnosis.logs.huggingface import (
     newest_state,
     rows_of_state,
 )
-from pellucid.diagnosis.logs.parsers import Row, rows_in
+from pellucid.diagnosis.logs.lines import Row
+from pellucid.diagnosis.logs.parsers import rows_in
 from pellucid.diagnosis.logs.tensorboard import (
     Scalars,
     folders_within,
@@ -96,6 +97,8 @@ def history_of_log(path: str | Path, *, vocab_size: int | None = None) -> Histor
         held_out=points.get("held_out", ()),
         grad_norm=points.get("grad_norm", ()),
         rate=points.get("rate", ()),
+        loss_scale=points.get("loss_scale", ()),
+        lowest_held_out=points.get("lowest_held_out", ()),
         epochs=_in_order(epochs[0]).points if epochs else (),
         resumed=series["loss"].resumed if "loss" in series else (),
         facts=facts,

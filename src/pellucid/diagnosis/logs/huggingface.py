@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from pellucid.diagnosis.history.history import Facts
-from pellucid.diagnosis.logs.parsers import Row, flat_records, number
+from pellucid.diagnosis.logs.lines import Row
+from pellucid.diagnosis.logs.parsers import flat_records, number
 from pellucid.errors import PellucidError
 from pellucid.reader import LARGE, read_json
 

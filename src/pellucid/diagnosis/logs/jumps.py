@@ -20,7 +20,7 @@ def of_overfitting(log: Log) -> list[Finding]:
 
 def of_jumps(log: Log) -> list[Finding]:
     """Sudden changes of a loss with little noise, in no order."""
-    checks = (_fall, _jumps, _swings, _resumed)
+    checks = (_fall, _jumps, _swings, _resumed, _worse_held_out)
     return [finding for check in checks for finding in check(log)]
 
 
@@ -35,6 +35,10 @@ def _fall(log: Log) -> Iterable[Finding]:
             continue
         if statistics.median(numbers[i - 2 * width : i - width]) - level > 0.1 * (level - end):
             continue  # it was falling before
+        span = losses[i + width - 1][0] - losses[i - width][0]
+        usual_gap = statistics.median(b - a for (a, _), (b, _) in pairwise(losses))
+        if span > 2 * (2 * width - 1) * usual_gap:
+            continue  # rows are missing there: it may have fallen gradually
         yield describe("LOG011", level=level, end=end, ratio=end / level, step=losses[i][0])
         return
 
@@ -105,6 +109,33 @@ def _overfitted(log: Log) -> Iterable[Finding]:
         return
     end = losses_after[-1]
     yield describe("LOG010", lowest=lowest, end=end, rise=end - lowest, step=step)
+
+
+def _worse_held_out(log: Log) -> Iterable[Finding]:
+    """A held-out loss far above its lowest, although the training loss did not fall since.
+
+    The texts are the same each time, so batches do not explain it; of a model that learns its texts
+    by heart the training loss falls. Without a training loss, the last evaluation has to jump.
+    """
+    curve = [(step, value) for step, value in log.held_out if math.isfinite(value)]
+    lows = [*curve[:-1], *((math.inf, value) for value in values(log.lowest_held_out))]
+    if not curve or not lows:
+        return
+    step, lowest = min(lows, key=lambda point: point[1])
+    end, share = curve[-1][1], limit("LOG002", "held_out")
+    least = max(limit("LOG002", "nats"), share * lowest)
+    latest = values(log.losses)[-5:]
+    trained = [value for s, value in log.losses if s <= step][-5:] if step < math.inf else []
+    if trained:
+        is_learning = statistics.median(latest) < statistics.median(trained)
+    elif latest:  # how long ago the lowest one was is not known: it has to be far below
+        is_learning = statistics.median(latest) < lowest + least
+    else:
+        is_learning = len(curve) < 2 or end <= (1 + share) * curve[-2][1]
+    if lowest > 0 and end - lowest > least and not is_learning:
+        yield describe(
+            "LOG002/held-out", lowest=lowest, end=end, rise=end - lowest, step=curve[-1][0]
+        )
 
 
 def _resumed(log: Log) -> Iterable[Finding]:

@@ -16,13 +16,16 @@ class Log:
     """The curves of a log, with NaN and infinity.
 
     `resumed` are the updates from which the training was resumed; `epochs` are fractions of passes
-    over the data, in the order of rows.
+    over the data, in the order of rows. The loss is multiplied by `loss_scale` for its gradient;
+    `lowest_held_out` are the lowest held-out losses until then, where the log says so.
     """
 
     loss: Points = ()
     held_out: Points = ()
     grad_norm: Points = ()
     rate: Points = ()
+    loss_scale: Points = ()
+    lowest_held_out: Points = ()
     epochs: Points = ()
     resumed: tuple[int, ...] = ()
     facts: Facts = field(default_factory=Facts)
@@ -38,7 +41,7 @@ class Log:
         """The first update from which no loss is finite, or else no gradient norm.
 
         A single norm that is not finite is an update that a scaler of gradients skipped: two at
-        the end count, or one that is all of a log without losses.
+        the end count, or one that is all of a log without losses, or one without a scaler.
 
         Some trainers log 0 for a loss that is not finite: a loss of exactly 0 counts as one if the
         gradient norm of the update is not finite either, or if the loss before it was not finite.
@@ -56,7 +59,9 @@ class Log:
         finite = [i for i, (_, norm) in enumerate(self.grad_norm) if math.isfinite(norm)]
         ending = self.grad_norm[finite[-1] + 1 if finite else 0 :]
         is_all = not self.loss and not finite
-        return (ending[0][0], "gradient", "") if ending[1 - is_all :] else None
+        has_no_scaler = bool(self.loss_scale) and all(scale == 1 for _, scale in self.loss_scale)
+        is_enough = len(ending) > 1 or (bool(ending) and (is_all or has_no_scaler))
+        return (ending[0][0], "gradient", "") if is_enough else None
 
     @property
     def in_tokens(self) -> bool:
