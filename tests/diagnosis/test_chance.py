@@ -53,6 +53,17 @@ def test_words_decide_whether_labels_or_the_training_is_at_fault(
     assert named == codes
 
 
+@pytest.mark.parametrize(("untrained", "code"), [(1.0, "GRD003"), (0.0, "FIT004")])
+def test_blocks_frozen_as_they_were_drawn_are_why_words_are_not_learnt(
+    untrained: float, code: str
+) -> None:
+    told = signs(targets__entropy=0.693, targets__told=0.9, targets__told_rows=150.0)
+    facts = replace(ADAM, untrained=untrained)
+    history = replace(healthy(), losses=flat(0.69), signs=told, facts=facts, marks={})
+    (finding,) = [f for f in diagnose(history) if f.severity != "note"]
+    assert (finding.code, finding.severity) == (code, "fault")
+
+
 def test_words_need_not_tell_what_two_texts_are_to_each_other() -> None:
     pairs = {"targets__told": 0.5, "targets__told_rows": 150.0, "targets__two_texts": 1.0}
     assert codes_of(flat(0.69), targets__entropy=0.693, **pairs) == []

@@ -103,6 +103,25 @@ def test_a_model_that_was_in_training_mode_before_has_been_left_in_the_other(
     assert [(f.code, f.severity) for f in findings] == [("UPD007", severity)]
 
 
+def test_a_new_model_that_is_trained_in_evaluation_mode_is_no_note() -> None:
+    mark = Mark(n_seen=40, n_seeable=40, first=1, values=[1.0] * 9)
+    course = healthy()
+    for trained, severity in ((0.0, "warn"), (1.0, "note")):
+        signs = {i: r for i, r in course.signs.items() if "call." not in i}
+        signs |= once("weights.trained", trained, "calm")
+        facts = replace(course.facts, dropout=0.1)
+        findings = diagnose(replace(course, marks={"resting": mark}, signs=signs, facts=facts))
+        assert [(f.code, f.severity) for f in findings] == [("UPD007", severity)]
+
+
+def test_rows_that_are_paid_to_their_end_are_not_cut_off_by_it() -> None:
+    course = healthy()
+    cut = Mark(n_seen=9, n_seeable=9, first=1, values=[1.0] * 9)
+    seen = once("targets.padding", 0.7) | once("targets.open_answers", 1.0)
+    findings = diagnose(replace(course, signs=course.signs | seen, marks={"padded": cut}))
+    assert [f.code for f in findings if f.severity != "note"] == ["DAT006"]
+
+
 def test_a_loss_of_the_wrong_sign_asks_for_no_teacher() -> None:
     course = healthy()
     lowered = Mark(n_seen=7, n_seeable=7, first=1, values=[1.0] * 7)

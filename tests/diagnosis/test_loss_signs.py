@@ -61,11 +61,18 @@ def test_ignored_places_are_counted_if_targets_weigh_by_just_their_share(
     counted: float, code: str
 ) -> None:
     signs = {"loss.probe": (4.5, 2.5), "targets.single": (1.0, 1.0), "targets.weight": (0.33, 0.33)}
-    signs["targets.counted"] = (counted, counted)
+    signs |= {"targets.counted": (counted, counted), "targets.smoothing": (0.0, 0.0)}
     losses = tuple((step, 0.33 * loss) for step, loss in curve(4.5, 2.5))
     candidate = diluted(HistoryView(but(signs=signs, losses=losses)()))
     assert candidate is not None
     assert (candidate.code, candidate.severity) == (code, "note")
+
+
+def test_a_teacher_beside_the_text_is_no_factor_of_the_loss() -> None:
+    signs = {"loss.probe": (4.5, 2.5), "targets.single": (0.9, 0.9), "targets.weight": (0.6, 0.6)}
+    signs["targets.counted"] = (1.0, 1.0)  # its gradient is not that of one target: no smoothing
+    losses = tuple((step, 0.6 * loss) for step, loss in curve(4.5, 2.5))
+    assert diluted(HistoryView(but(signs=signs, losses=losses)())) is None
 
 
 @pytest.mark.parametrize(

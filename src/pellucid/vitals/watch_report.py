@@ -180,7 +180,7 @@ class WatchReport:
             reasons["probe"] = reason or (_NO_READING if is_seen else _NO_BATCH)
         elif predicted is not None and predicted.targets is None:
             reasons["predictions.certain"] = (
-                "the targets of the model's outputs are not known: pass probe=Probe(...)"
+                "pellucid does not know the targets of its fixed rows: pass probe=Probe(...)"
             )
         if self._ranks is not None and (silent := self._ranks.silent):
             reasons["ranks"] = _SILENT.format(ranks=", ".join(map(str, silent)))

@@ -160,8 +160,15 @@ def averaged(model: nn.Module, step: int) -> Tensor:
     return cross_entropy(z.mean(1, keepdim=True).expand_as(z), ids[:, 1 : TIME + 1])
 
 
-class Random(Reader):
-    """Its outputs are random, in evaluation mode too."""
+class Dropping(Reader):
+    """Its dropout goes on in evaluation mode."""
+
+    def forward(self, *args: Any, **kwargs: Any) -> Tensor:
+        return F.dropout(super().forward(*args, **kwargs), 0.5)
+
+
+class Sampling(Reader):
+    """It draws a part of its outputs, in evaluation mode too, as a VAE does."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
         logits = super().forward(*args, **kwargs)
@@ -325,7 +332,7 @@ FAULTS: dict[str, tuple[Callable[[], nn.Module], Callable[..., Tensor], str]] = 
     "probabilities in place of their logarithms": (Reader, of_probabilities, "LOS005"),
     "one distribution for all places": (Reader, frequencies, "LOS003"),
     "one output for all places": (Reader, averaged, "LOS003"),
-    "outputs that are random": (Random, next_tokens, "RND001"),
+    "dropout in evaluation": (Dropping, next_tokens, "RND001"),
 }
 ODD: dict[str, tuple[Callable[[], nn.Module], Callable[..., Tensor]]] = {
     "next tokens": (Reader, next_tokens),
@@ -360,6 +367,39 @@ ODD: dict[str, tuple[Callable[[], nn.Module], Callable[..., Tensor]]] = {
 def test_fault_in_a_call_is_the_first_cause(name: str) -> None:
     build, loss, code = FAULTS[name]
     assert findings(trained(build(), loss))[0].code == code
+
+
+def test_model_that_samples_in_evaluation_gets_a_note() -> None:
+    w = trained(Sampling(), next_tokens)
+    assert findings(w) == []
+    (note,) = [each for each in diagnose(history_of_watch(w)) if each.code == "RND001"]
+    assert "draws random numbers" in note.what
+    assert "call.drawn" in {sign.id for sign in w.signs}
+    assert next(row for row in w.summary() if row.equation == 1).word != "sick"
+
+
+def of_choices(model: nn.Module, step: int) -> Tensor:
+    """Which of three texts of each row is the right one."""
+    texts = torch.stack([rows(3 * step + i, TIME) for i in range(3)], dim=1)
+    return F.cross_entropy(model(texts), torch.tensor([0, 1, 2, 0]))
+
+
+class Chooser(Reader):
+    """A score for each of a row's texts."""
+
+    def __init__(self) -> None:
+        super().__init__(causal=False, classes=1, pooled=True)
+
+    def forward(self, ids: Tensor, **call: Any) -> Tensor:
+        return super().forward(ids.flatten(0, 1), **call).view(ids.shape[:2])
+
+
+def test_rows_of_several_texts_to_choose_from_are_probed_whole() -> None:
+    w = trained(Chooser(), of_choices)
+    assert not w.guard.off
+    assert findings(w) == []
+    signs = {sign.id: sign.value for sign in w.signs}
+    assert signs["call.inputs"] > 0
 
 
 @pytest.mark.parametrize("name", ODD)

@@ -144,3 +144,8 @@ def test_all_rows_say_whether_targets_have_an_end() -> None:
     assert measure(arguments, *rows)["targets.unclosed"] == 0
     paid = PaidTargets(bare, bare[:2])
     assert measure(arguments, *rows, paid)["targets.unclosed"] > 0.5
+
+
+def test_mask_of_a_source_that_was_read_before_is_no_text() -> None:
+    call = Call((), {"attention_mask": torch.ones(ROWS, 5).long(), "labels": targets_of()})
+    assert arguments_of(Pair(END), call) is None

@@ -107,13 +107,17 @@ def of_probabilities(view: HistoryView) -> Candidate | None:
 
 
 def random_outputs(view: HistoryView) -> Candidate | None:
-    """Outputs that are random in evaluation mode: a little is no more than a note."""
-    readings = view.readings("call.random")
+    """Outputs that are random in evaluation mode: of dropout, a little is no more than a note.
+
+    Without dropout they may be meant to be: a VAE samples in evaluation too.
+    """
+    sampled = view.readings("call.drawn")
+    readings = sampled or view.readings("call.random")
     if not readings or readings[0].value == 0:
         return None
-    value = readings[0].value
-    severity = None if value > limit("RND001", "size") else "note"
-    return suspect("RND001/call", value=value, step=readings[0].step, severity=severity)
+    value, key = readings[0].value, "RND001/drawn" if sampled else "RND001/call"
+    severity = None if value > limit("RND001", "size") and not sampled else "note"
+    return suspect(key, value=value, step=readings[0].step, severity=severity)
 
 
 def rows_without_labels(view: HistoryView) -> Candidate | None:

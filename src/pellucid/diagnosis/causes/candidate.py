@@ -48,6 +48,7 @@ class Candidate:
         step: the update at which it first showed; None if it concerns the whole training.
         severity: another severity than the code's.
         rivals: codes that the history cannot tell from this one.
+        cause: another likely cause than the code's title.
     """
 
     code: str
@@ -58,10 +59,11 @@ class Candidate:
     step: int | None = None
     severity: Severity | None = None
     rivals: tuple[str, ...] = ()
+    cause: str = ""
 
     def finding(self, symptoms: Iterable[Evidence] = ()) -> Finding:
         """The finding for this cause, with its symptoms as further evidence."""
-        cause = read_codes()[self.code].title
+        cause = self.cause or read_codes()[self.code].title
         if self.rivals:
             rivals = "; ".join(f"{read_codes()[code].title} ({code})" for code in self.rivals)
             cause += f"; the records cannot tell this from: {rivals}"
@@ -111,6 +113,7 @@ def suspect(
         step=step,
         severity=severity or words.severity,
         rivals=tuple(words.rivals if rivals is None else rivals),
+        cause=words.cause.format(**values),
     )
 
 

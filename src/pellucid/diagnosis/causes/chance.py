@@ -97,11 +97,16 @@ def at_chance(view: HistoryView) -> Candidate | None:
     if _is_unrelated(match):
         return suspect("UNK002/two" if _reads_two_texts(view) else "DAT009/told", **values)
     if match.errors > limit("DAT009", "sure"):
+        share = view.facts.untrained or 0.0
+        if share >= limit("GRD003", "share"):
+            # a probe of a body that was trained would tell what words tell
+            return suspect("GRD003/told", share=share, severity="fault", **values)
         return suspect("FIT004/told", **values) if update > limit("DAT009", "update") else None
     if not classes or _reads_two_texts(view):
         return None
-    severity = None if is_long else "note"
-    return suspect("DAT009/classes", classes=classes[0].value, severity=severity, **values)
+    # a task that is hard begins like this, too
+    key = "DAT009/classes" if is_long else "UNK002/classes"
+    return suspect(key, classes=classes[0].value, **values)
 
 
 def at_mean(view: HistoryView) -> Candidate | None:

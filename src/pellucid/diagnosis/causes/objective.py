@@ -209,7 +209,9 @@ def diluted(view: HistoryView) -> Candidate | None:
     if weight and paid_share:  # the gradient shows exactly that share, but for a place of each row
         is_other |= abs(paid_share / weight - 1) > limit("LOS010", "off")
     if is_other:
-        if weight is None or (parts is not None and parts.value > 1):
+        # a part of the pull that is no line in p is another term, as of a teacher, and no factor
+        is_line = view.first("targets.smoothing") is not None
+        if weight is None or not is_line or (parts is not None and parts.value > 1):
             return None
         is_short = view.facts.optimiser == "SGD" and not view.goes_well  # Adam's steps are not
         return suspect("LOS007/divided", ratio=ratio, severity="warn" if is_short else "note")

@@ -41,6 +41,53 @@ def too_low(view: HistoryView) -> Candidate | None:
     return suspect("OPT007", likely, update=update, effective=effective, rate=view.rate, step=start)
 
 
+def straight_fall(view: HistoryView) -> Candidate | None:
+    """Full steps of Adam along which the loss falls straight, far above the tokens' frequencies.
+
+    To first order each step gains the same, rate times slope: the loss bends where steps are long
+    enough to matter. How frequent tokens are is what a new model learns first.
+    """
+    losses = [loss for step, loss in view.history.losses if step > view.warm_up_end]
+    n, unigram, start = len(losses) // 4, view.facts.unigram, view.start
+    if not n or unigram is None or start is None or len(losses) < limit("OPT007", "straight"):
+        return None
+    if not view.fresh or not view.learns_tokens or not view.has_full_steps:
+        return None
+    if _is_of_probabilities(view) or heavy_decay(view) is not None or _still_rises(view):
+        return None
+    quarter_means = [statistics.fmean(losses[i * n : (i + 1) * n]) for i in range(4)]
+    early, late = quarter_means[0] - quarter_means[1], quarter_means[2] - quarter_means[3]
+    chance = limit("OPT007", "errors") * noise(losses) * math.sqrt(2 / n)
+    part = (start - quarter_means[3]) / max(start - unigram, limit("OPT007", "learnt"))
+    if not min(early, late) > chance or part > limit("OPT007", "part"):
+        return None
+    if late < limit("OPT007", "bend") * early:
+        return None
+    return suspect(
+        "OPT007/straight",
+        n=len(losses),
+        part=part,
+        slope=late / early,
+        rate=view.rate,
+        step=view.updates,
+    )
+
+
+def _still_rises(view: HistoryView) -> bool:
+    """Whether the rate rises in the last half of the training: a warm-up that goes on bends later.
+
+    Then the loss falls ever faster, whatever the full rate will be.
+    """
+    rates = [rate for _, rate in view.history.rates]
+    return bool(rates) and rates[-1] > rates[len(rates) // 2]
+
+
+def _is_of_probabilities(view: HistoryView) -> bool:
+    """Whether the loss takes probabilities for logits: then it falls by little at any rate."""
+    power = view.first("targets.power")
+    return power is not None and power > limit("LOS005", "power")
+
+
 def _usual_near_full_rate(view: HistoryView, start: int) -> float | None:
     """The median update, of the weights' size, where the rate is half of its highest or more.
 
@@ -209,4 +256,10 @@ def _shrinkage_of_gradients(view: HistoryView) -> float | None:
     return last / first if first > 0 else None
 
 
-CAUSES: tuple[Cause, ...] = (too_low, slow_groups, motionless_model, swollen_memory)
+CAUSES: tuple[Cause, ...] = (
+    too_low,
+    straight_fall,
+    slow_groups,
+    motionless_model,
+    swollen_memory,
+)

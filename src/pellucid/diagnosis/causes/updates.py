@@ -206,7 +206,9 @@ def at_rest(view: HistoryView) -> Candidate | None:
     mark, dropout = view.often("resting", limit("UPD007", "share")), view.facts.dropout
     if mark is None or not dropout:
         return None
-    # Hugging Face models come in evaluation mode, and many fine-tune them like that
+    # Hugging Face's trained models come in evaluation mode, and many fine-tune them like that; a
+    # new module is in training mode until somebody calls eval()
+    is_new = view.fresh and view.first("weights.trained") is not None
     first_calls = [
         r[0].step for id, r in view.history.signs.items() if id.startswith("call.") and r
     ]
@@ -217,7 +219,7 @@ def at_rest(view: HistoryView) -> Candidate | None:
         likelihood(mark),
         dropout=dropout,
         step=mark.first,
-        severity=None if began_later else "note",
+        severity=None if began_later or is_new else "note",
     )
 
 

@@ -13,6 +13,7 @@ from pellucid.diagnosis.model_adapter import HALF, ModelAdapter
 from pellucid.diagnosis.probes.leakage import relative_change, tolerance
 from pellucid.diagnosis.probes.trial_updates import torch_optimizers
 from pellucid.typed import named_modules
+from pellucid.vitals.taps.dropout_calls import DropoutCalls
 
 _TABLE = re.compile(r"(^|\.|_)(inv_freq|cos|sin|cos_cached|sin_cached)$")
 
@@ -84,11 +85,11 @@ def _lost_eps(adapter: ModelAdapter, optimizer: Any | None) -> list[tuple[str, f
 def probe_chance(adapter: ModelAdapter, ids: Tensor | None = None) -> list[Finding]:
     """Whether evaluation is deterministic, and dropout differs from pass to pass."""
     ids = adapter.random_ids(2) if ids is None else ids
-    with adapter.as_is(), torch.no_grad():
+    with adapter.as_is(), torch.no_grad(), DropoutCalls() as dropout:
         output, repeated = adapter.outputs(ids), adapter.outputs(ids)
     noise = float(relative_change(output, repeated).max())
     if noise > tolerance(output, "RND001"):
-        return [describe("RND001", noise=noise)]
+        return [describe("RND001" if dropout.share else "RND001/sampled", noise=noise)]
     if not _drops(adapter.model):
         return []
     with adapter.as_is(training=True), torch.no_grad():

@@ -254,7 +254,8 @@ def _first(places: dict[str, Place], names: tuple[str, ...]) -> Place | None:
 
 def _find_ids(places: dict[str, Place], labels: Place | None) -> Place | None:
     first_place = _first(places, ("input_ids", "inputs_embeds", "ids", "idx", "tokens"))
-    others = (place for place in places.values() if place != labels)
+    # a decoder may be called with its encoder's outputs and a mask: that is no text
+    others = (place for name, place in places.items() if place != labels and name not in _MASKS)
     return next(others, None) if first_place is None else first_place
 
 

@@ -10,7 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from pellucid.typed import named_modules
+from pellucid.vitals.call.alignment import count_changed
 from pellucid.vitals.call.arguments import Arguments, Place, other_ids
+from pellucid.vitals.taps.dropout_calls import DropoutCalls
 from pellucid.vitals.taps.restore import reading_mode
 
 
@@ -52,6 +54,31 @@ class Repetition:
         autocast = nullcontext() if kind is None else torch.autocast(device, kind)
         with reading_mode(self._model), autocast:
             return self._outputs_of(self._model(*args, **kwargs))
+
+    @staticmethod
+    def has_places(inputs: Tensor) -> bool:
+        """Whether a row is one text of several places: ids (rows, choices, time) are more texts."""
+        is_one_text = inputs.ndim == 2 or (inputs.ndim > 2 and inputs.is_floating_point())
+        return is_one_text and inputs.shape[1] > 1
+
+    @staticmethod
+    def with_other_rows(
+        arguments: Arguments, places: Sequence[tuple[int, int, int]] | None
+    ) -> Arguments | None:
+        """The call with other inputs in all rows but the last; None if nothing changes.
+
+        Args:
+            arguments: The call's.
+            places: For each row, the first place that changes, and the one behind the last; without
+                places, whole rows change.
+        """
+        inputs = arguments.inputs
+        is_changed = torch.zeros(inputs.shape[: 1 if places is None else 2], dtype=torch.bool)
+        for row, (first, last, _) in enumerate(places or ()):
+            is_changed[row, first:last] = True
+        if places is None:
+            is_changed[: count_changed(inputs)] = True
+        return with_changes(arguments, arguments.ids, is_changed.to(inputs.device))
 
     def move_of_later(
         self, arguments: Arguments, before: Tensor, starts: Sequence[int]
@@ -97,25 +124,30 @@ class Repetition:
             return None
         return change(before, after)
 
-    def randomness(self, arguments: Arguments, before: Tensor) -> float:
-        """How far the outputs are from those of the same call before, of their size.
+    def randomness(self, arguments: Arguments, before: Tensor) -> tuple[str, float]:
+        """The sign of random outputs: how far they are from those of the same call before.
 
         Random generators go on between the two, and back to where the training left them.
 
         Args:
             arguments: Those of the call.
             before: Its outputs.
+
+        Returns:
+            The sign's id, which says whether one of torch's functions of dropout runs, and the
+            distance, of the outputs' size.
         """
         device = arguments.inputs.device
         if device.type not in ("cpu", "cuda"):
-            return 0.0  # other generators are not put back
-        with reading_mode(self._model):
+            return "call.random", 0.0  # other generators are not put back
+        with reading_mode(self._model), DropoutCalls() as dropout:
             torch.rand((), device=device)
             torch.rand(())
             after = self(arguments)
         if after is None or after.shape != before.shape:
-            return 0.0
-        return float(change(before, after).max())
+            return "call.random", 0.0
+        id = "call.random" if dropout.share > 0 else "call.drawn"
+        return id, float(change(before, after).max())
 
     @contextmanager
     def noting(self, note: Callable[[str, nn.Module, Any], None]) -> Generator[None]:
@@ -170,9 +202,9 @@ def with_changes(arguments: Arguments, place: Place, is_changed: Tensor) -> Argu
     assert inputs is not None
     if inputs.is_floating_point() or inputs.is_complex():
         other = inputs.roll(1, -1)
-        mask = is_changed.reshape(*is_changed.shape, *(1,) * (inputs.ndim - is_changed.ndim))
     else:
-        other, mask = other_ids(inputs, arguments.special), is_changed
+        other = other_ids(inputs, arguments.special)
+    mask = is_changed.reshape(*is_changed.shape, *(1,) * (inputs.ndim - is_changed.ndim))
     tensor = torch.where(mask, other, inputs)
     return None if torch.equal(tensor, inputs) else arguments.with_inputs(place, tensor)
 

@@ -127,14 +127,9 @@ class CallProbe:
         arguments = self._call.arguments
         tokens, targets = self._tokens_and_targets()
         aligned = None if tokens is None else alignment(tokens, cast("Tensor", targets))
-        is_text = arguments.inputs.ndim > 1 and arguments.inputs.shape[1] > 1
+        is_text = self._repeat.has_places(arguments.inputs)
         places = places_to_change(arguments.inputs, tokens, targets, aligned) if is_text else []
-        is_changed = torch.zeros(arguments.inputs.shape[: 2 if is_text else 1], dtype=torch.bool)
-        for row, (first, last, _) in enumerate(places):
-            is_changed[row, first:last] = True
-        if not is_text:
-            is_changed[: count_changed(arguments.inputs)] = True
-        variant = with_changes(arguments, arguments.ids, is_changed.to(arguments.inputs.device))
+        variant = self._repeat.with_other_rows(arguments, places if is_text else None)
         notes = PositionNotes(arguments.inputs, arguments.tensor(arguments.source))
         with self._repeat.noting(notes.note):
             before = self._repeat(arguments)
@@ -144,9 +139,9 @@ class CallProbe:
         if after is None or after.shape != before.shape or not bool(torch.isfinite(before).all()):
             return notes.signs()
         changes = change(before, after)
-        random = self._repeat.randomness(arguments, before) if self._may_take(1) else 0.0
+        id, random = self._repeat.randomness(arguments, before) if self._may_take(1) else ("", 0.0)
         if self._over_rounding(random):
-            return notes.signs() | {"call.random": random}
+            return notes.signs() | {id: random}
         signs = notes.signs() | target_rows.judge_outputs(arguments, tokens, targets, before)
         n_changed = count_changed(arguments.inputs)
         largest_change = float(changes[:n_changed].max())
