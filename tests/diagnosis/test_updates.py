@@ -184,6 +184,16 @@ LOWERED = Mark(n_seen=4, n_seeable=8, first=1, values=[1.0] * 4)
             "LOS005",
         ),
         ({"signs": {"targets.gap": (Reading(24, 0.4, "sick"), Reading(40, 0.1, ""))}}, None),
+        (
+            {"signs": {"logits.most": (Reading(33, 0.05, "sick"), Reading(65, 0.05, "sick"))}},
+            "LOS038",
+        ),
+        ({"signs": {"logits.most": (Reading(33, 0.05, "sick"), Reading(65, 1.0, ""))}}, None),
+        (
+            {"signs": {"logits.pull": (Reading(33, -1.0, "sick"), Reading(65, -0.9, "sick"))}},
+            "LOS038",
+        ),
+        ({"signs": {"logits.pull": (Reading(33, 0.3, ""), Reading(65, 0.3, ""))}}, None),
         ({"signs": {"targets.squashed": (Reading(9, 1.0, "sick"),)}}, "LOS008"),
         ({"signs": {"targets.focus": (Reading(9, 30.0, "watch"),)}}, "LOS013"),
         ({"signs": {"targets.focus": (Reading(9, 2.5, ""),)}}, None),

@@ -135,4 +135,6 @@ CAUSES: tuple[Cause, ...] = (
     noisy_gradients,
     always_cut,
     Comparison("LOS005/gap", "targets.gap", (">", "balance"), n=2),
+    Comparison("LOS038", "logits.most", ("<", "most"), n=2),
+    Comparison("LOS038/pull", "logits.pull", ("<", "pull"), n=2),
 )

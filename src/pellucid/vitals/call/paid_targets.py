@@ -16,27 +16,29 @@ from torch import Tensor, nn
 
 from pellucid.batches import IGNORED
 from pellucid.vitals.call.logit_noise import logit_noise
-from pellucid.vitals.call.place_weights import easiness, evenness, own_share, power_of_p, raised
+from pellucid.vitals.call.place_weights import (
+    as_logits,
+    easiness,
+    evenness,
+    own_share,
+    power_of_p,
+    raised,
+)
 from pellucid.vitals.ledger.row_losses import squashed_twice
 
-#: Places per row whose whole gradient is read, and vocabulary entries for a temperature.
-_PLACES, _FEWEST = 512, 8
-#: More outputs of a place are no classes.
-_MOST_CLASSES = 32
-#: Of the gradient's negative part, at least so much is the target's if it is one token.
-_ONE_TARGET = 0.5
-#: From this share of places with one target on, a place without a gradient is not paid for.
-_NAMED = 0.9
+#: Places per row whose whole gradient is read, vocabulary entries for a temperature, and classes.
+_PLACES, _FEWEST, _MOST_CLASSES = 512, 8, 32
+#: Of the gradient's negative part, at least so much is the target's if it is one token. From this
+#: share of such places on, a place without a gradient is not paid for.
+_ONE_TARGET, _NAMED = 0.5, 0.9
 #: A straight line has to explain so much of the gradient by p for a smoothing to be read off it.
 _LINE = 0.99
-#: Of the gradient's negative part, at least so much is the target's if nothing is smoothed.
-_PLAIN = 0.999
-#: A target is pulled so many times as hard as any other token.
-_PEAK = 1.5
+#: Of the gradient's negative part, at least so much is the target's if nothing is smoothed; and a
+#: target is pulled so many times as hard as any other token.
+_PLAIN, _PEAK = 0.999, 1.5
 #: So many places are enough to see whether the gradient adds up to 0.
 _BALANCED = 64
-#: A token that is nearly sure has a gradient of rounding errors, and one that is nearly impossible
-#: one of 0.
+#: The gradient of a token that is nearly sure is rounding errors, of one nearly impossible it is 0.
 _NEARLY_SURE, _TINY = 0.999, 1e-20
 #: Of the size of a gradient, what rounding leaves of a sum of 0, and what is surely no rounding.
 _ROUNDING, _IMBALANCE = 1e-4, 1e-2
@@ -58,16 +60,14 @@ class PaidTargets:
         unbalanced: What a place's gradient adds up to, of its largest part; None if no place pulls
             one token, or if the outputs are not known to be of tokens.
         untouched: The share of the tokens whose logit has a gradient of exactly 0, at such places.
-        noise: How far the logits of the loss are from those of the model, in nats (see
-            `logit_noise`).
+        noise: How far the loss's logits are from the model's, in nats (see `logit_noise`).
         own_share: The share of the gradients that is of each place's own target (see `own_share`).
         power: The power of p(y) by which places weigh (see `power_of_p`).
         easiness: How well the paid places know their next token, of all pairs (see `easiness`).
         evenness: How many of the paid places carry the loss, of all (see `evenness`).
         nats: The mean of -log p at the places with one target.
         reshaped: Whether the gradient adds up to 0 over other numbers than those of a place.
-        squashed: Whether the gradient is that of probabilities which are taken for the logits of
-            classes (see `squashed_twice`); None of other outputs.
+        squashed: Whether probabilities of classes are taken for logits (see `squashed_twice`).
         raised: Of the pull on the next tokens, what raises them (see `raised`).
         is_of_softmax: Whether the gradients of places add up to 0, as those of a softmax do.
     """
@@ -140,8 +140,8 @@ def paid_targets(
     """
     rows, places = logits.shape[:2]
     lowest, targets = gradient.min(-1)
-    targets = targets.masked_fill(~(lowest < 0), IGNORED)
-    part = gradient[:rows, :places].float()
+    targets.masked_fill_(~(lowest < 0), IGNORED)
+    part, logits = as_logits(gradient[:rows, :places], logits)
     negative = part.clamp(max=0).sum(-1)
     share = part.amin(-1) / negative.where(negative < 0, torch.ones_like(negative))
     is_paid, is_single = negative < 0, share > _ONE_TARGET

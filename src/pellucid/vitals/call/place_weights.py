@@ -23,6 +23,33 @@ _LEVEL = 0.02
 _NAMED = 0.99
 #: The weight of a target that is as good as certain does not show in its gradient.
 UNCERTAIN = 1e-3
+#: Probabilities in half precision add up to 1 within this.
+_ERROR = 0.01
+
+
+def as_logits(
+    gradient: Float[Tensor, "*places vocab"], outputs: Float[Tensor, "*places vocab"]
+) -> tuple[Float[Tensor, "*places vocab"], Float[Tensor, "*places vocab"]]:
+    """The gradient by the logits, and the logits, of outputs that may be normalised already.
+
+    A model may end with a softmax or a log-softmax, for a loss that takes its outputs as they are.
+    Of log p = log_softmax(z) it is g - p sum(g), and of p = softmax(z) it is p (g - sum(p g)). The
+    gradient of a softmax of log p adds up to 0, and stays as it is. Other outputs are logits.
+
+    Args:
+        gradient: Of the loss by the outputs.
+        outputs: Logits, or probabilities or their logarithms at all places.
+    """
+    g, z = gradient.float(), outputs.float()
+    is_log = (z.logsumexp(-1).abs() < _ERROR).all()
+    is_share = (z >= 0).all() & ((z.sum(-1) - 1).abs() < _ERROR).all()
+    by_log = g - z.exp() * g.sum(-1, keepdim=True)
+    by_share = z * (g - (z * g).sum(-1, keepdim=True))
+    log_shares = z.clamp_min(torch.finfo(torch.float32).tiny).log()
+    return (
+        torch.where(is_share, by_share, torch.where(is_log, by_log, g)),
+        torch.where(is_share, log_shares, z),
+    )
 
 
 def names_targets(gradient: Tensor) -> tuple[Tensor, Tensor]:

@@ -9,7 +9,9 @@ import torch
 from torch import Tensor
 
 from pellucid.training import Guard
+from pellucid.vitals.call.place_weights import as_logits
 from pellucid.vitals.ledger.batch_rows import Batches, Rows, class_range
+from pellucid.vitals.ledger.bounded_logits import highest_probability, pull_on_likely_tokens
 from pellucid.vitals.ledger.focus import focus_of_places
 from pellucid.vitals.ledger.label_tokens import LabelledRows
 from pellucid.vitals.ledger.pulls import (
@@ -54,12 +56,11 @@ class OutputGradients:
         self.records = False
         #: whether the gradients of all outputs of the next calls are measured
         self.measures_outputs = False
-        #: whether gaps in these gradients are to be measured, and the last measured
+        #: whether gaps in these gradients are to be measured, and what was measured last
         self.measures_gap = False
-        self.gap: Tensor | None = None
-        #: the logits of the same places, and the power of their doubt by which the loss weighs them
+        self._gap_signs: dict[str, Tensor] = {}
+        #: the logits of the same places
         self._gap_logits: Tensor | None = None
-        self.focus: Tensor | None = None
         #: the logits of some places, if each is one of few classes
         self._place_logits: Tensor | None = None
         #: sums of the line that smoothed labels make, and of how many calls they are
@@ -97,12 +98,9 @@ class OutputGradients:
         self._classes = self._lines = None
 
     def take_gap(self) -> Iterator[tuple[str, Tensor]]:
-        """The last gap, and the focus of the same places; they are forgotten then."""
-        if self.gap is not None:
-            yield "targets.gap", self.gap
-            if self.focus is not None:
-                yield "targets.focus", self.focus
-        self.gap = self.focus = None
+        """The last gap, and what the logits of the same places say; they are forgotten then."""
+        yield from self._gap_signs.items()
+        self._gap_signs = {}
 
     def watch(self, output: object, batches: Batches | None) -> None:
         """Measure the gradients by the outputs of a call, as far as they are due.
@@ -203,10 +201,7 @@ class OutputGradients:
         places, stride = places_and_stride(gradient)
         sampled = places[::stride]
         if self.measures_gap and gradient.ndim == 3 and gradient.dtype != torch.float16:
-            self.gap, self.measures_gap = gap_of_places(sampled), False
-            if self._gap_logits is not None and len(self._gap_logits) == len(sampled[::2]):
-                self.focus = focus_of_places(sampled[::2], self._gap_logits)
-            self._gap_logits = None
+            self._measure_gap(sampled)
         if not (self.records and self.measures_outputs):
             return
         self.sizes.append(_size(places, stride))
@@ -219,6 +214,22 @@ class OutputGradients:
             own_ids = ids if ids is not None and ids.shape == gradient.shape[:2] else None
             shift = shift_of_rows(gradient, own_ids)
             self.pulls.append(torch.cat([token_pulls(sampled, numbers, own_ids), shift[None]]))
+
+    def _measure_gap(self, sampled: Tensor) -> None:
+        """Measure the gradient (places, vocab) of some places, and the logits of every other."""
+        self.measures_gap = False
+        gradient, outputs = sampled[::2], self._gap_logits
+        self._gap_logits = None
+        if outputs is None or outputs.shape != gradient.shape:
+            self._gap_signs = {"targets.gap": gap_of_places(sampled)}
+            return
+        gradient, logits = as_logits(gradient, outputs)
+        self._gap_signs = {
+            "targets.gap": gap_of_places(gradient),
+            "targets.focus": focus_of_places(gradient, logits),
+            "logits.pull": pull_on_likely_tokens(gradient, logits),
+            "logits.most": highest_probability(logits),
+        }
 
     def measure_classes(
         self, logits: Tensor, labels: Tensor, texts: Rows | None, gradient: Tensor
@@ -260,10 +271,13 @@ def _size(places: Tensor, stride: int) -> Tensor:
         places: (places, columns) the gradient.
         stride: Between two places that are read.
     """
-    of_places = places[::stride].abs().sum(-1, dtype=torch.float32)
+    sampled = places[::stride]
+    of_places = sampled.abs().sum(-1, dtype=torch.float32)
     n_sampled = (of_places > 0).sum()
     # a few columns tell which places are paid for, without reading all of them
     n_paid = (places[:, :_COLUMNS] != 0).any(-1).sum().clamp_min(n_sampled)
     total = of_places.sum() * n_paid / n_sampled.clamp_min(1)
     is_known = n_sampled >= (_FEWEST_PAID if stride > 1 else 0)
+    # if only the target's number has a gradient, as of -log p by p, these are no logits
+    is_known &= ((sampled != 0).sum(-1) > 1).any()
     return torch.where(is_known, total, torch.nan)

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from pellucid.batches import IGNORED
-from pellucid.vitals.call.place_weights import UNCERTAIN, target_weights
+from pellucid.vitals.call.place_weights import UNCERTAIN, as_logits, target_weights
 from pellucid.vitals.ledger.binary_losses import (
     fits_best,
     impossible_labels,
@@ -177,6 +177,7 @@ class RowLosses:
             # a binary cross-entropy says which label it is, whatever the output
             self._measure_numbers(column[:, 0], numbers[:, 0], weights.abs().sum() > 0)
             return None
+        gradient, outputs = as_logits(gradient, outputs)
         classes = named_classes(gradient) if labels is None else labels
         squashed, sure_labels = squashed_twice(gradient, outputs, classes), labels
         if sure_labels is None:
