@@ -60,8 +60,10 @@ class Log:
         ending = self.grad_norm[finite[-1] + 1 if finite else 0 :]
         is_all = not self.loss and not finite
         has_no_scaler = bool(self.loss_scale) and all(scale == 1 for _, scale in self.loss_scale)
-        is_enough = len(ending) > 1 or (bool(ending) and (is_all or has_no_scaler))
-        return (ending[0][0], "gradient", "") if is_enough else None
+        if not ending:
+            return None
+        step = ending[0][0]
+        return (step, "gradient", "") if len(ending) > 1 or is_all or has_no_scaler else None
 
     @property
     def in_tokens(self) -> bool:
