@@ -194,6 +194,18 @@ LOWERED = Mark(n_seen=4, n_seeable=8, first=1, values=[1.0] * 4)
             "LOS038",
         ),
         ({"signs": {"logits.pull": (Reading(33, 0.3, ""), Reading(65, 0.3, ""))}}, None),
+        ({"signs": {"targets.exclusive": (Reading(9, 1.0, "watch"),)}}, "LOS039"),
+        ({"signs": {"targets.exclusive": (Reading(9, 0.8, ""),)}}, None),
+        (
+            {
+                "signs": {
+                    "targets.none_first": (Reading(9, 3.0, ""), Reading(41, 19.0, "")),
+                    "targets.unclassed": (Reading(9, 0.1, ""),),
+                }
+            },
+            "DAT038",
+        ),
+        ({"signs": {"targets.none_first": (Reading(9, 3.0, ""),)}}, None),
         ({"signs": {"targets.squashed": (Reading(9, 1.0, "sick"),)}}, "LOS008"),
         ({"signs": {"targets.focus": (Reading(9, 30.0, "watch"),)}}, "LOS013"),
         ({"signs": {"targets.focus": (Reading(9, 2.5, ""),)}}, None),
@@ -299,6 +311,12 @@ def test_rows_that_came_many_times_are_few(times: float, last_step: int, codes: 
     mark = Mark(n_seen=40, n_seeable=40, first=2, values=[*values], steps=[*steps])
     found = diagnose(replace(healthy(), marks={"known_rows": mark}))
     assert [finding.code for finding in found if finding.severity != "note"] == codes
+
+
+def test_a_class_0_without_rows_is_a_note_if_no_row_is_left_out() -> None:
+    signs = {"targets.none_first": (Reading(9, 19.0, ""),)}
+    found = diagnose(replace(healthy(), signs=signs))
+    assert [(finding.code, finding.severity) for finding in found] == [("DAT038", "note")]
 
 
 @pytest.mark.parametrize(

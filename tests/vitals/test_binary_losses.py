@@ -185,3 +185,34 @@ def test_outputs_that_are_all_equal_say_nothing_of_weights_of_labels() -> None:
         gradient = gradient_of(plain, outputs.detach().requires_grad_(), labels)
         sums = binary_losses.label_weights(gradient, outputs.detach())
         assert bool(sums.any()) == is_known
+
+
+@pytest.mark.parametrize("size", [0.3, 3.0])
+def test_one_label_of_each_row_in_a_binary_loss_is_a_class(size: float) -> None:
+    outputs, classes = outputs_of(12, size), torch.arange(ROWS) % 12
+    one_of_each = F.one_hot(classes, 12).float()
+    several = labels_of(12)
+
+    def is_exclusive(loss: Loss, labels: Tensor) -> bool:
+        gradient = gradient_of(loss, outputs, labels)
+        return bool(binary_losses.exclusive_labels(gradient, outputs.detach()))
+
+    assert is_exclusive(plain, one_of_each)
+    assert not is_exclusive(plain, several)
+    assert not is_exclusive(one_softmax, one_of_each)
+    assert not is_exclusive(squared, one_of_each)
+
+
+def test_a_row_whose_probabilities_add_up_to_1_is_no_softmax() -> None:
+    outputs = outputs_of(12)
+    with torch.no_grad():
+        outputs[0] = torch.logit(torch.tensor(1 / 12))
+    labels = F.one_hot(torch.arange(ROWS) % 12, 12).float()
+    gradient = gradient_of(plain, outputs, labels)
+    assert bool(binary_losses.exclusive_labels(gradient, outputs.detach()))
+
+
+def test_few_columns_are_no_many_classes() -> None:
+    outputs, labels = outputs_of(4), F.one_hot(torch.arange(ROWS) % 4, 4).float()
+    gradient = gradient_of(plain, outputs, labels)
+    assert not bool(binary_losses.exclusive_labels(gradient, outputs.detach()))

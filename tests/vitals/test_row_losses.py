@@ -322,3 +322,28 @@ def test_the_loss_of_where_answers_start_shows_in_its_gradient(
     signs = rows.take_signs()
     assert float(signs["targets.squashed"]) == squashed
     assert float(signs["logits.temperature"]) == pytest.approx(divisor, rel=1e-3)
+
+
+@pytest.mark.parametrize(("first", "rarest"), [(1, 3 * (ROWS // 3)), (0, 0)])
+def test_labels_that_begin_at_1_leave_the_first_class_without_rows(first: int, rarest: int) -> None:
+    signs = row_losses.RowLosses()
+    for seed in range(3):
+        labels = first + torch.arange(ROWS) % (4 - first)
+        logits = logits_of(4, seed)
+        (gradient,) = torch.autograd.grad(F.cross_entropy(logits, labels), logits)
+        signs.measure(gradient, logits.detach(), labels)
+    found = signs.take_signs()
+    assert float(found["targets.none_first"]) == rarest
+    assert float(found["targets.unclassed"]) == 0
+
+
+def test_rows_that_the_loss_leaves_out_are_counted_and_sure_ones_are_not() -> None:
+    logits, labels = logits_of(4), torch.arange(ROWS) % 4
+    with torch.no_grad():
+        logits[0] = torch.tensor([200.0, 0.0, 0.0, 0.0])  # its gradient rounds to 0
+    labels[1] = IGNORED
+    (gradient,) = torch.autograd.grad(F.cross_entropy(logits, labels), logits)
+    assert not gradient[0].any()
+    signs = row_losses.RowLosses()
+    signs.measure(gradient, logits.detach(), labels)
+    assert float(signs.take_signs()["targets.unclassed"]) == pytest.approx(1 / ROWS)

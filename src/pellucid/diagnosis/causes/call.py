@@ -231,6 +231,7 @@ CAUSES: tuple[Cause, ...] = (
     Comparison("LOS003/number", "targets.one_number", (">", "number"), n=1),
     Comparison("LOS005/reshaped", "targets.reshaped", (">", "reshaped"), n=1),
     Comparison("LOS005/impossible", "targets.impossible", (">", 0), n=1),
+    Comparison("LOS039", "targets.exclusive", (">", "share"), n=1),
     Comparison("LOS005/several", "targets.several", (">", "several"), n=1),
     Comparison("LOS005/untouched", "targets.untouched", (">", "untouched"), n=1),
     Comparison("DAT011/key", "targets.key", (">", "key"), n=1),

@@ -178,6 +178,21 @@ def one_class(view: HistoryView) -> Candidate | None:
     return suspect_mark(key, mark, value=counts[0][0])
 
 
+def labels_from_one(view: HistoryView) -> Candidate | None:
+    """No row of the first class, and many of each other; a note unless labels are left out."""
+    rows, ignored = view.readings("targets.none_first"), view.last("targets.unclassed")
+    if not rows or rows[-1].value < limit("DAT038", "rows"):
+        return None
+    is_cut = ignored is not None and ignored > limit("DAT038", "ignored")
+    return suspect(
+        "DAT038",
+        rows=rows[-1].value,
+        ignored=ignored or 0.0,
+        step=rows[-1].step,
+        severity=None if is_cut else "note",
+    )
+
+
 def known_answers(view: HistoryView) -> Candidate | None:
     """First losses of tokens near 0: the answers stand in the inputs, or were learnt before."""
     least = int(limit("LOG016", "rows"))
@@ -208,6 +223,7 @@ CAUSES: tuple[Cause, ...] = (
     no_labels,
     known_answers,
     one_class,
+    labels_from_one,
     same_masks,
     only_frequencies,
     too_good,

@@ -20,6 +20,8 @@ _FITS, _WORSE = 1e-9, 10.0
 _FEWEST = 6
 #: So many rows that all fit one unit of labels, some with one and some with several, are no chance.
 _OPEN = 3
+#: With so many columns, the labels that are 0 outweigh the one that is 1.
+_MANY = 8
 #: How far a whole number may be from the label that a gradient gives.
 _INTEGER_GAP = 1e-2
 #: A probability so far from 0 and 1 is clearly no whole number.
@@ -143,6 +145,27 @@ def impossible_labels(
         share_outside = ((integers < 0) | (integers > 1)).double().mean()
         share = torch.maximum(share, torch.where(is_whole, share_outside, 0.0))
     return share
+
+
+def exclusive_labels(
+    gradient: Float[Tensor, "rows columns"], outputs: Float[Tensor, "rows columns"]
+) -> Float[Tensor, ""]:
+    """1 if each row has exactly one label of 1 in a binary cross-entropy over many columns, else 0.
+
+    The gradient of a softmax names one class of each row too, but adds up to 0.
+
+    Args:
+        gradient: Of the loss by the outputs.
+        outputs: One number for each row and column.
+    """
+    g, z = gradient.double(), outputs.double()
+    if g.shape[1] < _MANY or not _says_much(g):
+        return g.new_zeros(())
+    y, s = g < 0, z.sigmoid()
+    # outputs that are all equal fit any loss that pulls all rows of a label alike
+    differs = (s.amax(0) - s.amin(0)).amax() > _INTEGER_GAP
+    is_binary = (left_over(g, s - y.double(), y) < _FITS) & differs & ~adds_up_to_zero(g).all()
+    return (is_binary & (y.sum(1) == 1).all()).double()
 
 
 def several_labels(

@@ -13,6 +13,7 @@ from torch import Tensor
 from pellucid.batches import IGNORED
 from pellucid.vitals.call.place_weights import UNCERTAIN, as_logits, target_weights
 from pellucid.vitals.ledger.binary_losses import (
+    exclusive_labels,
     fits_best,
     impossible_labels,
     label_weights,
@@ -26,6 +27,7 @@ from pellucid.vitals.ledger.row_numbers import (
     DIFFERENT,
     adds_up_to_zero,
     entropy_of_counts,
+    rows_without_first,
     shared_target,
     shared_targets,
     squared_errors,
@@ -42,6 +44,8 @@ _MOST_CLASSES, _FEWEST = 256, 4
 _COLUMNS = 8
 #: Rows of a class weigh so much alike.
 _EVEN = 0.02
+#: A row whose likeliest class has less is not learnt: its gradient is not 0 by rounding.
+_DOUBTFUL = 0.9
 #: Nearly all rows that are paid for have one class.
 _NEARLY_ALL = 0.9
 
@@ -186,7 +190,11 @@ class RowLosses:
             if gradient.shape[1] <= MOST_LABELS:
                 self._measure_columns(gradient, outputs)
             self._add_share("targets.several", several_labels(gradient, outputs))
+            self._add_share("targets.exclusive", exclusive_labels(gradient, outputs))
         self._squashed.append(squashed)
+        is_silent = (gradient == 0).all(-1) & (outputs.softmax(-1).amax(-1) < _DOUBTFUL)
+        has_classes = (sure_labels >= 0).any()
+        self._add_share("targets.unclassed", (is_silent & has_classes).double().mean())
         self._count_classes(sure_labels, gradient.shape[1])
         self.sides = sure_labels if gradient.shape[1] <= MOST_LABELS else None
         if self.sides is not None and self.column_labels is not None:
@@ -249,6 +257,7 @@ class RowLosses:
         if len(self._targets) >= DIFFERENT:
             signs["targets.one_number"] = shared_targets(torch.stack(self._targets))
         if self._class_counts is not None:
+            signs["targets.none_first"] = rows_without_first(self._class_counts)
             entropy = entropy_of_counts(self._class_counts)
             if self._label_counts is not None:
                 of_columns = entropy_of_counts(self._label_counts).mean()

@@ -9,6 +9,8 @@ from torch import Tensor
 #: Of a line in the outputs, so little is left, and so many different targets are no constant.
 _STRAIGHT, _STEP = 1e-4, 1e-3
 DIFFERENT = 4
+#: Of two classes, one without rows leaves nothing to tell apart.
+_FEWEST_CLASSES = 3
 #: The gradient of a softmax adds up to so little of its size in each row.
 _BALANCED = 1e-3
 
@@ -59,6 +61,17 @@ def shared_targets(rows: Float[Tensor, "updates 4"]) -> Float[Tensor, ""]:
     steps = ordered[1:] - ordered[:-1]
     n_different = 1 + ((steps > _STEP * size) & steps.isfinite()).sum()
     return torch.where((n_different >= DIFFERENT) & is_on_both & is_near, is_line.mean(), 0.0)
+
+
+def rows_without_first(counts: Float[Tensor, " classes"]) -> Float[Tensor, ""]:
+    """How many rows the rarest other class has, if the first one has none; 0 if it has some.
+
+    Args:
+        counts: The rows of each class; of fewer than three classes it is 0.
+    """
+    if len(counts) < _FEWEST_CLASSES:
+        return counts.new_zeros(())
+    return torch.where(counts[0] == 0, counts[1:].amin(), 0.0)
 
 
 def entropy_of_counts(counts: Float[Tensor, "*columns classes"]) -> Float[Tensor, "*columns"]:
