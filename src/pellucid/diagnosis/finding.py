@@ -130,7 +130,7 @@ class Finding:
             value = f"{clue.value:.4g}" if isinstance(clue.value, float) else str(clue.value)
             lines += _filled(f"{clue.sign}: ", f"{value}; expected {clue.expected}", width)
         lines += _filled("why it matters: ", entry.explanation, width)
-        if self.cause:
+        if self.cause and self.cause != entry.title:
             lines += _filled("likely cause: ", self.cause, width)
         lines += _filled("what to do: ", self.fix, width)
         lines += [f"  --set {assignment}" for assignment in self.patch]
