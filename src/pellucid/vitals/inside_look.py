@@ -150,6 +150,7 @@ class InsideLook(WatchReport):
         if first is not None and is_open and not self._anatomy.is_sharded:
             with self._schedule.clock.stopped():
                 self.first_call.run(first.model, first, self._metrics)
+            self._judge.is_cross_entropy = self.first_call.is_cross_entropy
 
     def _watch_part(self, first: FirstBatch) -> FirstBatch:
         """Take the calls of a part, if a whole update came without a call of the model itself."""

@@ -48,9 +48,9 @@ class VerdictTracker:
         self.baselines: Baselines | None = None
         #: whether the loss is a mean over tokens: only then rules about tokens apply
         self.counts_tokens = True
-        #: the norm at which gradients are clipped, if they are
+        #: whether guessing costs `guessing` in this loss: it compares no answers, and no teacher
+        self.is_cross_entropy = True
         self.clip_norm: float | None = None
-        #: all readings so far, thinned
         self.record = Record()
         #: signs that mean nothing for this objective, each with the reason: shown, not judged
         self.excuses: dict[str, str] = {}
@@ -95,7 +95,7 @@ class VerdictTracker:
         for step, value in losses:
             self.record.losses.add(Point(step, value))
             mean = self._window.add(value)
-            if self.guessing is not None:
+            if self.guessing is not None and self.is_cross_entropy:
                 excess = mean - self.guessing
                 applies = self._applies("loss.value", excess)
                 readings.setdefault("loss.value", []).append((step, excess, applies))
@@ -149,7 +149,7 @@ class VerdictTracker:
     def _take(self, step: int, column: Column, values: list[float]) -> None:
         match column.id:
             case "loss":
-                self.loss(step, values[0])
+                self.losses([(step, values[0])])
             case "gradient.norm":
                 self.norm(step, values[0])
             case "norm.gain":

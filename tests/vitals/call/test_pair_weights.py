@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 
 import pytest
+import torch
 
 from pellucid.vitals.call.pair_weights import (
     PaidAnswer,
+    balance_of_sides,
     differ_in_unit,
     explain_weights,
     rank_correlation,
@@ -90,3 +92,10 @@ def test_pairs_with_a_number_that_is_none_are_left_out(broken: PaidAnswer) -> No
     whole = PaidAnswer(0.05, -9.0, 4)
     assert explain_weights([(broken, whole)] * 9) == {}
     assert explain_weights([(whole, whole)] * 8 + [(broken, whole)]) == {"answers.explained": 1.0}
+
+
+def test_sides_of_one_weight_each_have_a_balance_and_others_have_none() -> None:
+    raised, lowered = torch.full((4,), 0.5), torch.full((8,), 0.01)
+    assert balance_of_sides(raised, lowered)["answers.balance"] == pytest.approx(25.0)
+    assert balance_of_sides(raised[:2], lowered) == {}
+    assert balance_of_sides(torch.tensor([0.1, 0.3, 0.5]), lowered) == {}

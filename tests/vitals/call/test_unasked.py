@@ -179,3 +179,12 @@ def test_masked_tokens_that_are_not_paid_for(least: int, low: float, high: float
     targets = torch.where(is_masked & (tokens >= least), tokens, IGNORED)
     assert low <= unpaid_masks(torch.where(is_masked, 101, tokens), targets) <= high
     assert unpaid_masks(tokens, tokens) == 0
+
+
+def test_answers_of_one_token_behind_a_template_are_no_masks() -> None:
+    ids = torch.randint(20, 90, (16, 24), generator=torch.Generator().manual_seed(1))
+    ids[:, [5, 12, 22]] = 10  # the template ends in an id that stands in the prompt too
+    targets = torch.full_like(ids, IGNORED)
+    targets[:, 22] = ids[:, 23]
+    targets[::2, 22] = 7  # answers that are pushed down: the gradient names another token
+    assert unpaid_masks(ids, targets) == 0

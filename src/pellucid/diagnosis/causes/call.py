@@ -90,6 +90,8 @@ def _knows_less(view: HistoryView) -> bool:
 def _names_many_targets(view: HistoryView) -> bool:
     """Whether the gradient is that of a softmax, and not of one token that is asked for alone."""
     balance = view.first("targets.unbalanced") or 0.0
+    if (view.first("targets.smoothing") or 0.0) > limit("LOS013", "smoothing"):
+        return False  # shares that are nearly even are the same at all places
     return not view.first("targets.one_id") and balance <= limit("LOS005", "balance")
 
 

@@ -152,7 +152,25 @@ def never_loaded(view: HistoryView) -> Candidate | None:
     )
 
 
+def other_tokenizer(view: HistoryView) -> Candidate | None:
+    """Trained weights that find text less likely than guessing does, and cannot tell its tokens.
+
+    Text of another kind surprises a trained model too, but its tokens are likelier at their own
+    places than at others. A table that is as it was drawn is a new vocabulary.
+    """
+    nats, share = view.first("targets.text_nats"), view.first("targets.recognised")
+    is_trained = (view.first("weights.trained") or 0.0) > limit("FIT004", "trained")
+    if nats is None or share is None or view.guessing is None or not is_trained:
+        return None
+    if view.first("weights.new_table") or share >= limit("WGT004", "recognised"):
+        return None
+    if nats < view.guessing + limit("WGT004", "worse"):
+        return None
+    return suspect("WGT004/ids", nats=nats, guessing=view.guessing, share=share, step=0)
+
+
 CAUSES: tuple[Cause, ...] = (
+    other_tokenizer,
     too_large,
     loud_head,
     loud_scores,

@@ -26,6 +26,8 @@ def not_finite(view: HistoryView) -> Candidate | None:
     is_over = len(norms) == _LAST_NORMS and not any(map(isfinite, norms))
     if not is_over and any(s > step + 2 and isfinite(v) for s, v in view.history.losses):
         return None  # the training continued
+    if quantity == "loss" and _learns_by_gradients(view):
+        return suspect("LOS005/nan", n=len(view.losses), step=step)
     code, likely, rivals = _explain(view, quantity, place)
     size = view.highest("stream.size")
     return suspect(
@@ -40,6 +42,16 @@ def not_finite(view: HistoryView) -> Candidate | None:
         step=step,
         rivals=rivals,
     )
+
+
+def _learns_by_gradients(view: HistoryView) -> bool:
+    """Whether no loss is a number, and all gradients and steps are: so are the outputs then."""
+    norms = [norm for _, norm in view.history.grad_norms]
+    strides = view.history.marks.get("stride")
+    is_nan = len(view.losses) >= _AT_REST and view.nan_share == 1
+    has_norms = all(map(isfinite, norms)) and any(norms)
+    moves = strides is not None and strides.n_seen >= _LAST_NORMS
+    return is_nan and has_norms and moves and all(map(isfinite, strides.values))
 
 
 def _explain(view: HistoryView, quantity: str, place: str) -> tuple[str, float, tuple[str, ...]]:

@@ -191,7 +191,8 @@ def softmax_twice(view: HistoryView) -> Candidate | None:
 def diluted(view: HistoryView) -> Candidate | None:
     """A reported loss below -log p of the targets, because it counts places without a label too."""
     ratio, nats = _reported_ratio(view), view.first("targets.nats")
-    if ratio is None and nats is not None and nats > limit("LOS013", "known") and view.start:
+    is_own = nats is not None and nats > limit("LOS013", "known") and not has_teacher(view)
+    if ratio is None and nats is not None and is_own and view.start:
         ratio = view.start / nats  # a loss of logits: the model knows no labels
     single, weight = view.first("targets.single"), view.first("targets.weight")
     if ratio is None or not 0 < ratio < 0.8:

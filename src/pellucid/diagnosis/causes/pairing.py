@@ -105,6 +105,18 @@ def told_by_length(view: HistoryView) -> Candidate | None:
     )
 
 
+def unbalanced_sides(view: HistoryView) -> Candidate | None:
+    """Answers of one kind that have nearly all of the weight, in a loss of single answers."""
+    balance = view.first("answers.balance")
+    if balance is None or balance <= 0:
+        return None
+    times = max(balance, 1 / balance)
+    if times <= limit("PRF011", "times"):
+        return None
+    side = "wanted" if balance > 1 else "unwanted"
+    return suspect("PRF011", times=times, side=side, step=0)
+
+
 def _least_margin(loss: float) -> float:
     """The least mean margin that a mean of -log sigmoid(margin) can have (Jensen)."""
     return -math.log(math.expm1(max(loss, 1e-9)))
@@ -218,6 +230,7 @@ CAUSES: tuple[Cause, ...] = (
     crossed_sides,
     crossed_pairs,
     two_units,
+    unbalanced_sides,
     told_by_length,
     decided_pairs,
     turned_pairs,

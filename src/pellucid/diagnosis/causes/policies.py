@@ -16,6 +16,8 @@ from pellucid.diagnosis.logs.statistics import ends
 
 #: The noise of rewards is known from so many rows on.
 _NOISY = 8
+#: Pages of the ledger that show a change.
+_FEW_READINGS = 2
 #: The first losses, before steps have moved the policy.
 _EARLY = 3
 
@@ -231,7 +233,19 @@ def climbing(view: HistoryView) -> Candidate | None:
     return suspect("LOS009/climbing", maximizes=True, step=0, **rewards._asdict())
 
 
+def stuck_answers(view: HistoryView) -> Candidate | None:
+    """Answers that came to end in one token again and again, whatever a reward says of them."""
+    readings = view.readings("batch.stuck")
+    if not view.facts.on_rewards or len(readings) < _FEW_READINGS:
+        return None
+    first, last = readings[0].value, readings[-1].value
+    if last < limit("RLH007", "stuck") or first >= limit("RLH007", "stuck"):
+        return None
+    return suspect("RLH007/stuck", start=first, end=last, step=readings[-1].step)
+
+
 CAUSES: tuple[Cause, ...] = (
+    stuck_answers,
     flat_reward,
     lost_spread,
     lost_old_log_ps,

@@ -115,7 +115,7 @@ def short_answers(view: HistoryView) -> Candidate | None:
     Pairs that someone made to differ by their last token alone are never equal.
     """
     tail, equal = view.first("answers.tail"), view.first("answers.equal")
-    if tail is None or equal is None or tail > limit("PRF003", "tail"):
+    if tail is None or equal is None or tail > limit("PRF003", "tail") or view.facts.on_rewards:
         return None
     if equal < limit("PRF003", "equal"):
         return None

@@ -192,7 +192,17 @@ def late_teacher(view: HistoryView) -> Candidate | None:
     return suspect("LOS002/teacher", value=skipped, step=0)
 
 
+def trained_teacher(view: HistoryView) -> Candidate | None:
+    """A teacher that the optimiser trains too: it comes to its student, and teaches nothing."""
+    if not view.facts.trains_another or not has_teacher(view):
+        return None
+    start, end = view.start or 0.0, view.end or 0.0
+    has_met = end < limit("REF002", "met") * start
+    return suspect("REF002/teacher", start=start, end=end, severity=None if has_met else "note")
+
+
 CAUSES: tuple[Cause, ...] = (
+    trained_teacher,
     foreign_teacher,
     late_teacher,
     other_reference,

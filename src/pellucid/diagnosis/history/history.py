@@ -112,6 +112,7 @@ class Facts:
     random_table: bool | None = None
     adapted: bool | None = None
     bounded: float | None = None
+    trains_another: bool | None = None
     remembered_step: float | None = None
     below_eps: float | None = None
     norm_eps: float | None = None

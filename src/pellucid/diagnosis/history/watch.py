@@ -25,6 +25,7 @@ from pellucid.diagnosis.history.weight_shares import (
     is_body_frozen,
     is_table_as_drawn,
     slow_share,
+    trains_other_table,
     untrained_share,
 )
 from pellucid.diagnosis.logs.columns import measures_of
@@ -164,6 +165,7 @@ def _facts(watched: WatchState, optimisers: Sequence[Any], rates: Points) -> Fac
         untrained=untrained_share(model),
         random_table=is_table_as_drawn(model),
         adapted=has_adapters(model),
+        trains_another=trains_other_table(model, optimisers),
         bounded=bounded_share(model),
         slow=max((slow_share(optimiser) for optimiser in optimisers), default=None),
         remembered_step=min(filter(None, map(remembered_step, optimisers)), default=None),

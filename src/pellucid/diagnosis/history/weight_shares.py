@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import nn
+from torch.optim import Optimizer
 
 from pellucid.diagnosis.finding import limit
 from pellucid.vitals import number_in
+from pellucid.vitals.call.first_model import is_drawn
 from pellucid.vitals.ledger.bounds import share_at_bound
 from pellucid.vitals.taps.recorded_call import is_plain
 
-#: Rows and features of a table that are looked at; of fewer, chance hides what was trained.
-_ROWS, _FEATURES, _FEWEST = 256, 128, 16
-#: Random numbers have a fourth moment within these bounds, and a largest singular value below so
-#: many times the edge.
-_FLATTEST, _STEEPEST, _EDGE = 1.6, 3.6, 1.1
 #: The first numbers of a matrix; such a share of them at its largest magnitude, and so many, are no
 #: chance.
 _NUMBERS, _BOUND, _TIES = 4096, 0.03, 8
@@ -121,12 +119,6 @@ def is_table_as_drawn(model: nn.Module) -> bool | None:
     """Whether the largest table of embeddings, if it is frozen, holds independent random numbers.
 
     None without a frozen one, and of one that is too small.
-
-    The largest singular value of m rows of n such numbers, of deviation s, is s (sqrt m + sqrt n)
-    but for a few percent, and training adds directions that are far larger.
-
-    Source:
-        Martin and Mahoney 2018 (1810.01075), section 3: the edge of Marchenko and Pastur
     """
     # a model within another one, as that of a soft prompt, has it somewhere
     modules = (module for module in model.modules() if isinstance(module, nn.Embedding))
@@ -134,14 +126,30 @@ def is_table_as_drawn(model: nn.Module) -> bool | None:
     table: nn.Parameter | None = max(tables, key=lambda table: table.numel(), default=None)
     if table is None or table.requires_grad or not is_plain(table) or table.is_meta:
         return None
-    rows = table.detach()[:: max(1, len(table) // _ROWS)][:_ROWS, :_FEATURES].double()
-    centred, size = rows - rows.mean(), rows.std()
-    if min(rows.shape) < _FEWEST or not size > 0:
-        return None
-    peak = float((centred**4).mean() / size**4)  # 1.8 of uniform numbers, 3 of normal ones
-    edge = float(size) * (len(rows) ** 0.5 + rows.shape[1] ** 0.5)
-    largest = float(cast("Any", torch.linalg).matrix_norm(rows, 2))
-    return _FLATTEST < peak < _STEEPEST and largest < _EDGE * edge
+    return is_drawn(table)
+
+
+def trains_other_table(model: nn.Module, optimisers: Sequence[Optimizer]) -> bool:
+    """Whether optimisers have moved another model's table, with a row for each id of this one.
+
+    Args:
+        model: The model.
+        optimisers: Those that step.
+    """
+    own_ids = {id(parameter) for parameter in model.parameters()}
+    tables = [m.num_embeddings for m in model.modules() if isinstance(m, nn.Embedding)]
+    others: list[tuple[Optimizer, nn.Parameter]] = [
+        (optimiser, parameter)
+        for optimiser in optimisers
+        for group in optimiser.param_groups
+        for parameter in group["params"]
+        if id(parameter) not in own_ids and parameter.ndim > 1
+    ]
+    return any(
+        len(parameter) == max(tables, default=0)
+        and (parameter.grad is not None or bool(optimiser.state.get(parameter)))
+        for optimiser, parameter in others
+    )
 
 
 def is_body_frozen(model: nn.Module) -> bool:

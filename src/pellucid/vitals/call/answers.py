@@ -26,7 +26,7 @@ from pellucid.vitals.call.answer_rows import (
     pair_signs,
     pays_last_alone,
 )
-from pellucid.vitals.call.pair_weights import paired
+from pellucid.vitals.call.pair_weights import balance_of_sides, paired
 from pellucid.vitals.call.place_weights import UNCERTAIN, names_targets, target_weights
 from pellucid.vitals.call.reward_order import compare_rewards, judged_prompts
 from pellucid.vitals.taps.outputs import log_ps_in, scores_in
@@ -190,8 +190,7 @@ class Answers:
         Args:
             is_scaled: Whether a scaler may have multiplied the loss.
         """
-        texts = self._texts
-        self.close()
+        texts, _ = self._texts, self.close()
         signs: dict[str, float] = {"answers.own": 1.0} if self._is_own else {}
         if self._alike is not None:
             signs["answers.alike"] = self._alike
@@ -223,6 +222,7 @@ class Answers:
             return signs
         signs["answers.lowered"] = len(lowered) / len(all_weights)
         signs["answers.paired"] = paired(raised, lowered)
+        signs |= {} if self._is_own else balance_of_sides(raised, lowered)
         # a mean over each answer's tokens gives the two of a pair other weights
         is_half = len(raised) == len(lowered) and not self._is_own
         if signs["answers.paired"] or is_half:

@@ -13,7 +13,12 @@ from pellucid.training import Guard, silently
 from pellucid.vitals.async_metrics import AsyncMetrics
 from pellucid.vitals.call.arguments import arguments_of, ids_of_vectors
 from pellucid.vitals.call.dependence import Repetition
-from pellucid.vitals.call.first_model import equal_units, longest_wavelength, trained_gains
+from pellucid.vitals.call.first_model import (
+    equal_units,
+    has_new_table,
+    longest_wavelength,
+    trained_gains,
+)
 from pellucid.vitals.call.paid_targets import PaidTargets
 from pellucid.vitals.call.probe import CallProbe, FirstCall
 from pellucid.vitals.taps.first_batch import FirstBatch
@@ -25,6 +30,8 @@ MAX_PASSES = 30
 #: The share of a planned run that its passes may take; an update counts as three passes.
 _SHARE_OF_RUN, _PASSES_OF_UPDATE = 0.02, 3
 _HALF = (torch.float16, torch.bfloat16)
+#: From this share of places with one target on, a loss asks for single tokens.
+_NAMED = 0.9
 
 
 def allowed_passes(planned_updates: int | None, part: float = 1.0) -> int:
@@ -52,6 +59,8 @@ class FirstCallProbe:
     def __init__(self, guard: Guard, model: nn.Module, *, enabled: bool) -> None:
         self._guard = guard
         self._gains = guard("weights.trained", trained_gains, model) if enabled else None
+        #: whether trained weights have a table of tokens that is as it was drawn
+        self._is_new = guard("weights.new_table", has_new_table, model) if self._gains else None
         self._is_due = enabled
         #: whether the first update is still to come
         self.is_open = True
@@ -59,6 +68,8 @@ class FirstCallProbe:
         self.planned_updates: int | None = None
         #: the cost of the probe
         self.seconds, self.passes = 0.0, 0
+        #: what the first call and its gradient have shown, by the ids of the signs
+        self.signs: Mapping[str, float] = {}
 
     def run(self, model: nn.Module, first: FirstBatch, metrics: AsyncMetrics) -> None:
         """Record the signs of the first call, once there is one.
@@ -87,8 +98,21 @@ class FirstCallProbe:
             signs = self._guard("the first call", self._measure, model, first, call) or {}
             is_scaled = first.autocast == torch.float16
             signs |= self._guard("answers.*", first.answers.measure, is_scaled=is_scaled) or {}
+        self.signs = signs
         _record(signs, metrics)
         self.seconds = time.perf_counter() - started
+
+    @property
+    def is_cross_entropy(self) -> bool:
+        """Whether nothing in the first gradient speaks against a cross-entropy of tokens.
+
+        That makes no token less likely, and pulls each place to one token, or to a smoothed one. A
+        loss over answers, or against a teacher, costs a model that guesses another number.
+        """
+        signs, single = self.signs, self.signs.get("targets.single")
+        if signs.get("answers.own") or signs.get("answers.lowered"):
+            return False
+        return single is None or single > _NAMED or "targets.smoothing" in signs
 
     def _measure(self, model: nn.Module, first: FirstBatch, call: Call) -> dict[str, float]:
         arguments = arguments_of(model, call)
@@ -112,6 +136,8 @@ class FirstCallProbe:
             signs["weights.alike"] = share
         if self._gains is not None:
             signs["weights.trained"] = self._gains
+        if self._is_new is not None:
+            signs["weights.new_table"] = float(self._is_new)
         self.passes = repeat.passes
         return signs
 

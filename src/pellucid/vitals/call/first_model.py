@@ -1,15 +1,27 @@
-"""What a model shows before its first update: equal units, trained gains, slow rotary positions."""
+"""What a model shows before its first update.
+
+Equal units, trained gains, slow rotary positions, a new table of tokens, a text that it knows.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
+import torch
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 #: A layer has so many units at least; so many of them are compared, by so many numbers.
 _FEWEST, _UNITS, _NUMBERS = 8, 8, 64
+#: Rows and features of a table that are looked at; of fewer, chance hides what was trained.
+_ROWS, _FEATURES, _FEWEST_ROWS = 256, 128, 16
+#: Random numbers have a fourth moment within these bounds, and a largest singular value below so
+#: many times the edge.
+_FLATTEST, _STEEPEST, _EDGE = 1.6, 3.6, 1.1
+#: Fewer places say nothing, and so many are enough.
+_FEWEST_PLACES, _MOST_PLACES = 64, 256
 #: The name that rotary parts give their angles for each place.
 _NAME = "inv_freq"
 
@@ -63,6 +75,46 @@ def trained_gains(model: nn.Module) -> float | None:
     return sum(bool((gain != gain[0]).any()) for gain in readable) / len(readable)
 
 
+def has_new_table(model: nn.Module) -> bool | None:
+    """Whether the token embedding, or the head over its tokens, holds random numbers.
+
+    None without an embedding that can be read.
+
+    Args:
+        model: As it is before its first update.
+    """
+    modules = [module for module in model.modules() if isinstance(module, nn.Embedding)]
+    table = max(modules, key=lambda module: module.num_embeddings, default=None)
+    if table is None:
+        return None
+    heads = (m for m in model.modules() if isinstance(m, nn.Linear))
+    tables = [table.weight, *(m.weight for m in heads if len(m.weight) == table.num_embeddings)]
+    readable = [t for t in tables if type(t.detach()) is Tensor and not t.is_meta]
+    return any(map(is_drawn, readable)) if readable else None
+
+
+def is_drawn(table: Tensor) -> bool | None:
+    """Whether a table holds independent random numbers; None of one that is too small.
+
+    The largest singular value of m rows of n such numbers, of deviation s, is s (sqrt m + sqrt n)
+    but for a few percent, and training adds directions that are far larger.
+
+    Args:
+        table: The numbers (rows, features).
+
+    Source:
+        Martin and Mahoney 2018 (1810.01075), section 3: the edge of Marchenko and Pastur
+    """
+    rows = table.detach()[:: max(1, len(table) // _ROWS)][:_ROWS, :_FEATURES].double()
+    centred, size = rows - rows.mean(), rows.std()
+    if min(rows.shape) < _FEWEST_ROWS or not size > 0:
+        return None
+    peak = float((centred**4).mean() / size**4)  # 1.8 of uniform numbers, 3 of normal ones
+    edge = float(size) * (len(rows) ** 0.5 + rows.shape[1] ** 0.5)
+    largest = float(cast("Any", torch.linalg).matrix_norm(rows, 2))
+    return _FLATTEST < peak < _STEEPEST and largest < _EDGE * edge
+
+
 def longest_wavelength(model: nn.Module, time: int) -> float | None:
     """The longest wavelength of rotary positions, of a row's length; None without known ones.
 
@@ -83,3 +135,41 @@ def longest_wavelength(model: nn.Module, time: int) -> float | None:
     ]
     lengths = [2 * math.pi / (value * time) for value in slowest if value > 0]
     return min(lengths, default=None)
+
+
+def recognised(
+    tokens: Int[Tensor, "rows time"],
+    logits: Float[Tensor, "rows time vocab"],
+    counts: Tensor,
+) -> dict[str, float]:
+    """`targets.recognised` and `targets.text_nats`, of the places that count.
+
+    The first is how often a place finds its own next token likelier than another one (a
+    half by chance); pairs with one token do not count. The other is the mean of -log p. A trained
+    model that reads the ids of another tokenizer is sure of tokens that do not come. Text of a kind
+    that it has never read may surprise it as much, but its tokens mean what they meant in training,
+    and so they are likelier at their own places than at others.
+
+    Args:
+        tokens: The ids of the rows.
+        logits: What the model gives at each place.
+        counts: Whether the next token of each place but the last is text (rows, time - 1).
+    """
+    # equal ids at the start of a row may be padding
+    is_behind_start = (tokens != tokens[:, :1]).cumsum(1) > 0
+    places = (counts & is_behind_start[:, 1:]).nonzero()
+    places = places[:: max(1, len(places) // _MOST_PLACES)]
+    if len(places) < _FEWEST_PLACES:
+        return {}
+    rows, columns = places.unbind(1)
+    following = tokens[rows, columns + 1].long()
+    log_p = logits[rows, columns].float().log_softmax(-1)[:, following]
+    own_log_p = log_p.diagonal()
+    is_other = following[:, None] != following[None]
+    if not bool(is_other.any()):
+        return {}
+    is_higher = (own_log_p[:, None] > log_p).double() + 0.5 * (own_log_p[:, None] == log_p).double()
+    return {
+        "targets.recognised": float(is_higher[is_other].mean()),
+        "targets.text_nats": float(-own_log_p.mean()),
+    }

@@ -18,6 +18,8 @@ from torch import Tensor
 
 #: Of fewer pairs, any two numbers are in one order by chance.
 _FEWEST = 6
+#: Of one answer on a side, its weight is no rule.
+_FEWEST_OF_SIDE = 3
 #: Equal numbers differ by no more of their mean than this, in half precision.
 _EQUAL = 0.03
 #: Of the raised and the lowered rows, at least so many have a partner if the loss compares pairs.
@@ -48,6 +50,21 @@ class PaidAnswer(NamedTuple):
     def is_known(self) -> bool:
         """Whether weight, log P and length are numbers: a sharp temperature may divide by 0."""
         return all(map(math.isfinite, (self.weight, self.log_p, self.n_tokens)))
+
+
+def balance_of_sides(raised: Tensor, lowered: Tensor) -> dict[str, float]:
+    """What raised answers weigh in all, over what lowered ones do, if each side has one weight.
+
+    Before the first update a loss of single answers (KTO) gives all of a side the same weight.
+
+    Args:
+        raised: The weights of the raised rows.
+        lowered: The weights of the lowered rows, as positive numbers.
+    """
+    sides = raised.tolist(), lowered.tolist()
+    if min(map(len, sides)) < _FEWEST_OF_SIDE or max(map(_unevenness, sides)) > _EQUAL:
+        return {}
+    return {"answers.balance": sum(sides[0]) / sum(sides[1])}
 
 
 def explain_weights(pairs: Sequence[tuple[PaidAnswer, PaidAnswer]]) -> dict[str, float]:

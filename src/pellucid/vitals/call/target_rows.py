@@ -10,6 +10,7 @@ from pellucid.batches import IGNORED
 from pellucid.vitals.call import answer_texts
 from pellucid.vitals.call.alignment import alignment
 from pellucid.vitals.call.arguments import Arguments
+from pellucid.vitals.call.first_model import recognised
 from pellucid.vitals.call.paid_targets import PaidTargets
 from pellucid.vitals.call.text_rows import various
 from pellucid.vitals.ledger.batch_rows import last_places
@@ -146,14 +147,13 @@ def prompt_and_answer_nats(
     """
     is_paid = targets[:, :-1] != IGNORED
     is_prompt = (is_paid.long().cumsum(1) == 0) & is_paid.any(1, keepdim=True)
+    signs = recognised(tokens, logits, is_paid | is_prompt)
     if min(int(is_paid.sum()), int(is_prompt.sum())) < _FEWEST_PLACES:
-        return {}
+        return signs
     log_p = logits[:, :-1].float().log_softmax(-1)
     nats = -log_p.gather(-1, tokens[:, 1:, None])[..., 0]
-    return {
-        "targets.prompt_nats": float(nats[is_prompt].mean()),
-        "targets.answer_nats": float(nats[is_paid].mean()),
-    }
+    prompt, answer = float(nats[is_prompt].mean()), float(nats[is_paid].mean())
+    return signs | {"targets.prompt_nats": prompt, "targets.answer_nats": answer}
 
 
 def count_classes(arguments: Arguments, outputs: Tensor) -> dict[str, float]:

@@ -85,9 +85,20 @@ def unpaid_masks(ids: Int[Tensor, "rows time"], targets: Int[Tensor, "rows time"
         ids: The rows that the model reads.
         targets: The target of each place, `IGNORED` where nothing is paid for.
     """
-    if not is_masked(ids, targets):
+    if not is_masked(ids, targets) or _follow(ids, targets):
         return 0.0
     masks = find_masks(ids, targets)
     if masks is None:
         return 0.0
     return float((masks.is_mask & ~masks.is_paid).sum() / masks.is_mask.sum())
+
+
+def _follow(ids: Int[Tensor, "rows time"], targets: Int[Tensor, "rows time"]) -> bool:
+    """Whether a quarter of the targets are the next tokens, as by chance they are not.
+
+    A template's end may come before each short answer. Of pairs, half are pushed down, and their
+    gradient names other tokens.
+    """
+    is_paid = targets[:, :-1] != IGNORED
+    is_next = (ids[:, 1:] == targets[:, :-1]) & is_paid
+    return bool(4 * is_next.sum() > is_paid.sum())

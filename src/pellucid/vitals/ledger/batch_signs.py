@@ -9,6 +9,7 @@ from torch import Tensor
 from pellucid.vitals.call.kinship import measure_masked
 from pellucid.vitals.ledger.answer_places import share_misplaced
 from pellucid.vitals.ledger.batch_rows import Batches
+from pellucid.vitals.ledger.stuck_rows import StuckRows
 from pellucid.vitals.ledger.tagged_places import TaggedPlaces
 
 
@@ -21,10 +22,12 @@ class BatchSigns:
         self._kin: list[Tensor] = []
         #: what `count_answers` gives, added up
         self._answers: Tensor | None = None
+        self._stuck_rows = StuckRows()
 
     def add(self, batches: Batches) -> None:
         """Take the latest batch."""
         self._tags.add(*batches.latest())
+        self._stuck_rows.add(batches.rows())
         kin, answers = batches.kinship(), batches.count_answers()
         if kin is not None:
             self._kin.append(kin)
@@ -34,6 +37,7 @@ class BatchSigns:
     def take_signs(self) -> Iterator[tuple[str, Tensor]]:
         """The signs of the batches so far, which are forgotten."""
         yield from self._tags.take_signs().items()
+        yield from self._stuck_rows.take_signs().items()
         if self._kin:
             yield from measure_masked(self._kin).items()
         if self._answers is not None:

@@ -1,0 +1,62 @@
+"""Whether a model ranks the tokens that come above others, and whether its table is a new one."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from pellucid.vitals.call.first_model import has_new_table, recognised
+
+VOCAB, SURE = 40, 6.0
+TOKENS = torch.randint(VOCAB, (4, 48), generator=torch.Generator().manual_seed(0))
+
+
+def knowing(tokens: Tensor) -> Tensor:
+    """Logits of a model that is sure of the token that follows."""
+    return SURE * nn.functional.one_hot(tokens.roll(-1, 1), VOCAB).float()
+
+
+def places(tokens: Tensor = TOKENS) -> Tensor:
+    return torch.ones_like(tokens[:, 1:], dtype=torch.bool)
+
+
+def test_tokens_that_a_model_knows_are_likelier_at_their_own_places() -> None:
+    signs = recognised(TOKENS, knowing(TOKENS), places())
+    assert signs["targets.recognised"] == pytest.approx(1.0, abs=0.02)
+    assert signs["targets.text_nats"] < 0.2
+
+
+def test_ids_of_another_tokenizer_are_recognised_by_chance_and_cost_more_than_guessing() -> None:
+    other = torch.randperm(VOCAB, generator=torch.Generator().manual_seed(1))[TOKENS]
+    signs = recognised(other, knowing(TOKENS), places())
+    assert signs["targets.recognised"] == pytest.approx(0.5, abs=0.05)
+    assert signs["targets.text_nats"] > torch.tensor(float(VOCAB)).log()
+
+
+def test_padding_before_a_text_is_no_part_of_it() -> None:
+    padded = torch.cat([torch.full((4, 60), 3), TOKENS], 1)
+    logits = torch.cat([torch.zeros(4, 60, VOCAB), knowing(TOKENS)], 1)
+    logits[:, 59] = SURE * nn.functional.one_hot(TOKENS[:, 0], VOCAB)
+    signs = recognised(padded, logits, places(padded))
+    assert signs["targets.text_nats"] < 0.2
+
+
+def test_few_places_and_copies_of_one_token_say_nothing() -> None:
+    few = places()
+    few[:, 8:] = False
+    assert recognised(TOKENS, knowing(TOKENS), few) == {}
+    assert recognised(TOKENS * 0, knowing(TOKENS), places()) == {}
+
+
+def test_a_table_is_new_until_training_has_given_it_directions() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(64, 32), nn.Linear(32, 64))
+    assert has_new_table(model)
+    direction = torch.randn(64, 1) @ torch.randn(1, 32)
+    with torch.no_grad():
+        model[0].weight += direction
+        assert has_new_table(model)  # the head is still as it was drawn
+        model[1].weight += direction
+    assert has_new_table(model) is False
+    assert has_new_table(nn.Linear(32, 64)) is None
