@@ -143,7 +143,7 @@ def _repeated(log: Log) -> Iterable[Finding]:
     for period in range(distinct, len(numbers) - least + 1):
         if numbers[period:] == numbers[:-period] and len(set(numbers[:period])) >= distinct:
             n = len(numbers) - period
-            yield describe("LOG005/repeats", n=n, period=period, first=numbers[0])
+            yield describe("LOG005/repeats", n=n, period=period)
             return
 
 
