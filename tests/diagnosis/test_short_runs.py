@@ -12,8 +12,8 @@ from torch import nn
 from pellucid.diagnosis import Reading, diagnose, history_of_watch
 from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.causes.initialisation import loud_head
-from pellucid.diagnosis.causes.objective import softmax_twice
 from pellucid.diagnosis.causes.optimiser import heavy_decay, large_eps
+from pellucid.diagnosis.causes.probabilities import softmax_twice
 from pellucid.diagnosis.causes.rates import too_high
 from pellucid.diagnosis.causes.updates import put_back
 from pellucid.diagnosis.history.adam_state import share_below_eps

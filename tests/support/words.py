@@ -250,7 +250,7 @@ def _passages_of_code(tree: ast.AST, source: str) -> Iterator[tuple[str, int, st
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a passage; code in backticks counts as one word, and so does a list of it."""
+    """The sentences of a passage; code in backticks is one word, and so is a list of it."""
     plain = re.sub(r"`[^`]*`", "`x`", re.sub(r"\]\([^)]*\)", "]", text))
     return SENTENCE_END.split(re.sub(r"`x`(; `x`)+", "`x`", plain))
 

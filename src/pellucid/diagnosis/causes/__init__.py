@@ -15,6 +15,7 @@ from pellucid.diagnosis.causes import (
     pairing,
     policies,
     preferences,
+    probabilities,
     ranks,
     rates,
     reference,
@@ -33,6 +34,7 @@ from pellucid.old_words import take_old_words as _take_old_words
 
 CAUSES: tuple[Cause, ...] = (
     *call.CAUSES,
+    *probabilities.CAUSES,
     *architecture.CAUSES,
     *initialisation.CAUSES,
     *rates.CAUSES,

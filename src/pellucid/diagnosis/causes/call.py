@@ -95,19 +95,6 @@ def _names_many_targets(view: HistoryView) -> bool:
     return not view.first("targets.one_id") and balance <= limit("LOS005", "balance")
 
 
-def of_probabilities(view: HistoryView) -> Candidate | None:
-    """A loss of probabilities: it begins at ln V if they are taken for logits."""
-    power = view.first("targets.power")
-    if power is None or power <= limit("LOS005", "power"):
-        return None
-    start, guessing, width = view.start, view.guessing, limit("LOS008", "start")
-    # -log softmax(p) lies between ln(V - 1 + e) - 1 and ln(V - 1 + e), whatever a model knows
-    gap = None if start is None or guessing is None else guessing - start
-    is_softmax = gap is not None and -width < gap < 1 + width
-    key = "LOS008/power" if is_softmax else "LOS005/power"
-    return suspect(key, value=power, start=start, step=1)
-
-
 def random_outputs(view: HistoryView) -> Candidate | None:
     """Outputs that are random in evaluation mode: of dropout, a little is no more than a note.
 
@@ -237,7 +224,6 @@ CAUSES: tuple[Cause, ...] = (
     Comparison("LOS005/several", "targets.several", (">", "several"), n=1),
     Comparison("LOS005/untouched", "targets.untouched", (">", "untouched"), n=1),
     Comparison("DAT011/key", "targets.key", (">", "key"), n=1),
-    of_probabilities,
     Comparison("LOS003/alike", "targets.own", ("<", "alike"), n=1, condition=_names_many_targets),
     Comparison("LOS005/noise", "logits.noise", (">", "noise"), n=1, condition=_knows_less),
     random_outputs,

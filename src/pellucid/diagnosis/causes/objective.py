@@ -1,4 +1,4 @@
-"""Causes in the loss: summed, the wrong sign, softmax twice, another quantity than it seems.
+"""Causes in the loss: summed, the wrong sign, another quantity than it seems.
 
 The first reading takes its rows from the first batch. So the first reported loss and -log p on
 these rows are about equal, unless the loss is wrong.
@@ -165,29 +165,6 @@ def negative_loss(view: HistoryView) -> Candidate | None:
     return suspect(key, first=first, last=negative[-1][1], step=step)
 
 
-def softmax_twice(view: HistoryView) -> Candidate | None:
-    """A loss in the narrow band below ln V that remains if probabilities are taken for logits."""
-    guessing, start, size = view.guessing, view.start, view.facts.vocab_size
-    if guessing is None or start is None or view.end is None or size is None:
-        return None
-    floor, lowest = math.log(math.e + size - 1) - 1, min(view.losses)
-    norm = max((value for _, value in view.history.grad_norms[:5]), default=0.0)
-    is_faint = 1e-6 < norm < 0.3 and not view.at_clip(norm)
-    outputs = view.history.marks.get("outputs")
-    weight = max(view.first("targets.weight") or 0.0, outputs.value if outputs else 0.0)
-    if weight > limit("LOS008", "weight"):
-        return None  # the gradient is that of a mean of cross-entropies
-    if (view.first("targets.smoothing") or 0.0) > limit("LOS013", "smoothing"):
-        return None  # it is that of smoothed targets
-    power = view.first("targets.power")
-    if power is not None and power <= limit("LOS005", "power"):
-        return None  # places of any p weigh alike: a cross-entropy that is divided by a number
-    in_band = abs(start - guessing) < 0.02 and lowest > floor - 0.02
-    if not in_band or not is_faint or view.updates < 20:
-        return None
-    return suspect("LOS008/history", norm=norm, floor=floor, lowest=lowest, step=1)
-
-
 def diluted(view: HistoryView) -> Candidate | None:
     """A reported loss below -log p of the targets, because it counts places without a label too."""
     ratio, nats = _reported_ratio(view), view.first("targets.nats")
@@ -296,7 +273,6 @@ CAUSES = (
     other_pulls,
     maximised,
     negative_loss,
-    softmax_twice,
     diluted,
     other_terms,
     lowered_by_terms,

@@ -8,6 +8,7 @@ import statistics
 from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect
 from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.causes.optimiser import heavy_decay
+from pellucid.diagnosis.causes.probabilities import is_of_probabilities
 from pellucid.diagnosis.causes.rates import tears
 from pellucid.diagnosis.finding import limit
 from pellucid.diagnosis.logs.statistics import noise
@@ -53,7 +54,7 @@ def straight_fall(view: HistoryView) -> Candidate | None:
         return None
     if not view.fresh or not view.learns_tokens or not view.has_full_steps:
         return None
-    if _is_of_probabilities(view) or heavy_decay(view) is not None or _still_rises(view):
+    if is_of_probabilities(view) or heavy_decay(view) is not None or _still_rises(view):
         return None
     quarter_means = [statistics.fmean(losses[i * n : (i + 1) * n]) for i in range(4)]
     early, late = quarter_means[0] - quarter_means[1], quarter_means[2] - quarter_means[3]
@@ -80,12 +81,6 @@ def _still_rises(view: HistoryView) -> bool:
     """
     rates = [rate for _, rate in view.history.rates]
     return bool(rates) and rates[-1] > rates[len(rates) // 2]
-
-
-def _is_of_probabilities(view: HistoryView) -> bool:
-    """Whether the loss takes probabilities for logits: then it falls by little at any rate."""
-    power = view.first("targets.power")
-    return power is not None and power > limit("LOS005", "power")
 
 
 def _usual_near_full_rate(view: HistoryView, start: int) -> float | None:
