@@ -50,6 +50,16 @@ def test_rate_is_too_low_if_a_new_model_learns_along_a_straight_line(
         assert "first speed" in named[0].what
 
 
+def test_plain_descent_that_falls_straight_is_too_slow_as_well() -> None:
+    end = GUESSING - 0.27
+    history = but(
+        losses=falling(end),
+        signs={"loss.probe": (GUESSING, end)},
+        facts={"warmup_steps": 0, "optimiser": "SGD", "betas": None, "eps": None, "momentum": 0.0},
+    )()
+    assert "OPT007" in {finding.code for finding in diagnose(history)}
+
+
 def test_a_warm_up_that_goes_on_says_nothing_of_the_full_rate() -> None:
     history = but(
         losses=falling(GUESSING - 0.27),

@@ -50,7 +50,9 @@ class VerdictTracker:
         self.counts_tokens = True
         #: whether guessing costs `guessing` in this loss: it compares no answers, and no teacher
         self.is_cross_entropy = True
+        #: the norm at which gradients are clipped, if they are
         self.clip_norm: float | None = None
+        #: all readings so far, thinned
         self.record = Record()
         #: signs that mean nothing for this objective, each with the reason: shown, not judged
         self.excuses: dict[str, str] = {}

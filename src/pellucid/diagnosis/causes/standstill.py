@@ -43,7 +43,7 @@ def too_low(view: HistoryView) -> Candidate | None:
 
 
 def straight_fall(view: HistoryView) -> Candidate | None:
-    """Full steps of Adam along which the loss falls straight, far above the tokens' frequencies.
+    """Full steps along which the loss falls straight, far above the tokens' frequencies.
 
     To first order each step gains the same, rate times slope: the loss bends where steps are long
     enough to matter. How frequent tokens are is what a new model learns first.
@@ -52,8 +52,10 @@ def straight_fall(view: HistoryView) -> Candidate | None:
     n, unigram, start = len(losses) // 4, view.facts.unigram, view.start
     if not n or unigram is None or start is None or len(losses) < limit("OPT007", "straight"):
         return None
-    if not view.fresh or not view.learns_tokens or not view.has_full_steps:
+    if not view.fresh or not view.learns_tokens:
         return None
+    if view.facts.betas is not None and not view.has_full_steps:
+        return None  # of Adam, steps may be small for another reason
     if is_of_probabilities(view) or heavy_decay(view) is not None or _still_rises(view):
         return None
     quarter_means = [statistics.fmean(losses[i * n : (i + 1) * n]) for i in range(4)]

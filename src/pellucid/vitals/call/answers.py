@@ -190,12 +190,11 @@ class Answers:
         Args:
             is_scaled: Whether a scaler may have multiplied the loss.
         """
-        texts, _ = self._texts, self.close()
+        texts = self._texts
+        self.close()
         signs: dict[str, float] = {"answers.own": 1.0} if self._is_own else {}
-        if self._alike is not None:
-            signs["answers.alike"] = self._alike
-        if self._paid_prompts is not None:
-            signs["answers.prompts"] = self._paid_prompts
+        shares = {"answers.alike": self._alike, "answers.prompts": self._paid_prompts}
+        signs |= {id: share for id, share in shares.items() if share is not None}
         surplus = [reading.surplus[reading.surplus.isfinite()] for reading in self._rows.values()]
         # rows without a gradient are left out: of a few, rewards choose the unlikely ones
         if self._is_own and sum(map(len, surplus)) >= _FEWEST_OWN:
