@@ -130,12 +130,11 @@ class VerdictTracker:
         """Take the norm of one update's gradients, before clipping if that is known."""
         self.record.norms.add(Point(step, value))
         self._judge("gradient.norm", step, self._of_median("gradient.norm", value))
-        clip_norm = self.clip_norm
-        if clip_norm is None:
+        if self.clip_norm is None:
             return
-        self._clips = [*self._clips, value >= clip_norm * (1 - 1e-3)][-_CLIPPED:]
+        self._clips = [*self._clips, value >= self.clip_norm * (1 - 1e-3)][-_CLIPPED:]
         share = sum(self._clips) / len(self._clips)
-        hard = len(self._clips) == _CLIPPED and value > 20 * clip_norm
+        hard = len(self._clips) == _CLIPPED and value > 20 * self.clip_norm
         self._judge("gradient.clipped", step, share, applies=hard)
 
     def read(self, step: int, readings: Sequence[tuple[Column, list[float]]]) -> None:
@@ -242,8 +241,7 @@ class VerdictTracker:
         self._scores = thinned([*self._scores, (step, largest)])
         if len(self._scores) < _FEWEST_SCORES:
             return
-        late = self._scores[len(self._scores) // 2 :]
-        steps, scores = zip(*late, strict=True)
+        steps, scores = zip(*self._scores[len(self._scores) // 2 :], strict=True)
         slope = statistics.linear_regression(steps, scores).slope
         has_grown = largest > _GROWN and slope > 0
         forecast = largest + max(0.0, slope) * step
