@@ -97,7 +97,7 @@ def test_a_distance_from_a_teacher_is_not_a_mean_of_cross_entropies_that_is_too_
     options: dict[str, Any] = {"signs": signs, "marks": marks, "pretrained": None}
     codes = [finding.code for finding in diagnose(history(None, losses, **options))]
     assert "LOS007" not in codes
-    options["signs"] = signs | {"targets.single": 1.0}
+    options["signs"] = signs | {"targets.single": 1.0, "targets.smoothing": 0.0}
     assert "LOS007" in [finding.code for finding in diagnose(history(None, losses, **options))]
 
 

@@ -251,6 +251,6 @@ def test_a_loss_that_is_divided_makes_steps_of_plain_descent_shorter(
 ) -> None:
     losses = losses or [0.75 * math.exp(-i / 20) for i in range(60)]
     signs = {"loss.probe": 6.0, "targets.single": 1.0, "targets.weight": 0.12}
-    signs |= {"targets.counted": 1.0}
+    signs |= {"targets.counted": 1.0, "targets.smoothing": 0.0}
     training = history(None, losses, signs=signs, pretrained=None, optimiser=optimiser)
     assert [f.severity for f in diagnose(training) if f.code == "LOS007"] == [severity]

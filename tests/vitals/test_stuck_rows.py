@@ -19,8 +19,9 @@ def texts(seed: int, time: int = 40) -> Tensor:
 
 
 def share(*batches: tuple[Tensor, Tensor | None]) -> float:
+    """The share of four rounds of these batches."""
     rows = StuckRows()
-    for batch in batches:
+    for batch in batches * 4:
         rows.add(batch)
     return float(rows.take_signs()["batch.stuck"])
 
@@ -59,6 +60,13 @@ def test_an_end_and_padding_behind_the_token_hide_nothing() -> None:
     ids[:, 38:] = PAD
     assert share((ids, ids != PAD)) == 1
     assert share((ids, None)) == 1
+
+
+def test_fewer_than_four_batches_say_nothing() -> None:
+    rows = StuckRows()
+    for seed in range(3):
+        rows.add((filled(seed, TOKEN), None))
+    assert rows.take_signs() == {}
 
 
 def test_short_rows_and_no_rows_have_no_sign() -> None:

@@ -11,8 +11,10 @@ from torch import Tensor
 
 from pellucid.vitals.ledger.batch_rows import Rows
 
-#: So many tokens before the last one are one token; and the last updates of a page that count.
-_TAIL, _UPDATES = 8, 8
+#: So many tokens before the last one are one token.
+_TAIL = 8
+#: The last updates of a page that count, and how many are enough.
+_UPDATES, _FEWEST = 8, 4
 #: So many batches show which ids are text.
 _READ = 8
 
@@ -40,7 +42,8 @@ class StuckRows:
     def take_signs(self) -> dict[str, Tensor]:
         """The sign of the page's last updates, which are forgotten."""
         shares, self._shares = self._shares[-_UPDATES:], []
-        return {"batch.stuck": torch.stack(shares).mean()} if shares else {}
+        is_enough = len(shares) >= _FEWEST
+        return {"batch.stuck": torch.stack(shares).mean()} if is_enough else {}
 
 
 def _is_inner(ids: Int[Tensor, "rows time"], real: Bool[Tensor, "rows time"]) -> Tensor:
