@@ -50,7 +50,7 @@ def pull_on_likely_tokens(
 
     ln g of a token that is no target is z + a constant of its place under a softmax, and z / T +
     a constant under one that divides by T. Under f(z) it is f(z) + ln f'(z) + a constant, which
-    falls where f comes near to its bound. NaN if few places pull one token.
+    falls where f comes near to its bound. It is 1 too where few places pull one token each.
 
     Args:
         gradient: Of the loss by the logits, at some places.
@@ -66,7 +66,7 @@ def pull_on_likely_tokens(
     xx, n_read = x.square().sum(-1), is_read.sum(-1)
     is_known = raises & ~lowers & (n_read >= _FEWEST_PLACES) & (xx > _SPREAD**2 * n_read)
     slopes = ((x * y).sum(-1) / xx).masked_fill(~is_known, torch.nan)
-    return torch.where(is_known.sum() >= _FEWEST_PLACES, slopes.nanmedian(), torch.nan)
+    return torch.where(is_known.sum() >= _FEWEST_PLACES, slopes.nanmedian(), 1.0)
 
 
 def _centred(x: Float[Tensor, "places n"], is_read: Bool[Tensor, "places n"]) -> Tensor:
