@@ -24,6 +24,8 @@ Severity = Literal["note", "warn", "fault", "fatal"]
 #: From harmless to hopeless.
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 Value = float | int | str | bool
+#: The largest number of characters of an expectation that is printed beside its value.
+_SHORT = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +130,9 @@ class Finding:
             lines += _filled("where: ", self.where, width)
         for clue in self.evidence:
             value = f"{clue.value:.4g}" if isinstance(clue.value, float) else str(clue.value)
-            lines += _filled(f"{clue.sign}: ", f"{value}; expected {clue.expected}", width)
+            is_short = len(clue.expected) <= _SHORT  # the page has the thresholds of all variants
+            value += f"; expected {clue.expected}" if is_short else ""
+            lines += _filled(f"{clue.sign}: ", value, width)
         lines += _filled("why it matters: ", entry.explanation, width)
         if self.cause and self.cause != entry.title:
             lines += _filled("likely cause: ", self.cause, width)
