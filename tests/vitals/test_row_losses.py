@@ -262,7 +262,7 @@ def binary(logits: Tensor, labels: Tensor) -> Tensor:
         (F.multi_margin_loss, 1.0),
     ],
 )
-@pytest.mark.parametrize("n_classes", [3, 20])
+@pytest.mark.parametrize("n_classes", [2, 3, 20])
 def test_the_number_that_divides_logits_of_classes_is_read_off(
     loss: Loss, number: float, n_classes: int
 ) -> None:

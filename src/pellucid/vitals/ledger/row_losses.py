@@ -21,6 +21,7 @@ from pellucid.vitals.ledger.binary_losses import (
     sigmoid_twice,
     unevenness_of_labels,
 )
+from pellucid.vitals.ledger.class_temperature import temperature, temperature_sums
 from pellucid.vitals.ledger.focus import focus, focus_sums
 from pellucid.vitals.ledger.pulls import known_classes
 from pellucid.vitals.ledger.row_numbers import (
@@ -32,8 +33,6 @@ from pellucid.vitals.ledger.row_numbers import (
     shared_targets,
     squared_errors,
     squared_targets,
-    temperature,
-    temperature_sums,
 )
 from pellucid.vitals.ledger.row_vectors import MOST_LABELS, RowVectors
 from pellucid.vitals.taps.outputs import output_attribute

@@ -1,9 +1,9 @@
-"""What a loss makes of one number for each row, how even classes are, and their temperature."""
+"""What a loss makes of one number for each row, and how even classes are."""
 
 from __future__ import annotations
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 #: Of a line in the outputs, so little is left, and so many different targets are no constant.
@@ -115,41 +115,3 @@ def adds_up_to_zero(
 ) -> Bool[Tensor, " rows"]:
     """Whether each row of a gradient adds up to 0, as softmax makes it do, within a share of it."""
     return gradient.sum(-1).abs() <= within * gradient.abs().sum(-1)
-
-
-def temperature_sums(
-    gradient: Float[Tensor, "rows classes"],
-    logits: Float[Tensor, "rows classes"],
-    labels: Int[Tensor, " rows"],
-) -> Float[Tensor, 3]:
-    """The sums of x x, x y and y y, with x a logit and y = ln g, each less its mean in its row.
-
-    Of the classes that are not the row's own. Rows whose gradient does not add up to 0, as that of
-    a softmax does, are left out.
-
-    Args:
-        gradient: Of the loss by the logits.
-        logits: The logits.
-        labels: The class of each row; below 0 without one.
-    """
-    g, z = gradient.double(), logits.double()
-    counts = (g > 0) & ((labels >= 0) & adds_up_to_zero(g))[:, None]
-    n = counts.sum(-1, keepdim=True).clamp_min(1)
-    y = torch.where(counts, g, 1.0).log()
-    x = torch.where(counts, z, 0.0)
-    x, y = ((v - v.sum(-1, keepdim=True) / n) * counts for v in (x, y))
-    return torch.stack([(x * x).sum(), (x * y).sum(), (y * y).sum()])
-
-
-def temperature(sums: Float[Tensor, 3]) -> Float[Tensor, ""]:
-    """The number by which a loss divides the logits of classes; 1 if the gradient shows none.
-
-    Cosines are multiplied on purpose, so that a number below 1 counts as 1.
-    Of two classes that are not the row's own, softmax(z / T) has ln g1 - ln g2 = (z1 - z2) / T.
-
-    Args:
-        sums: What `temperature_sums` gives, added up over some updates.
-    """
-    xx, xy, yy = sums.unbind()
-    is_line = (xy.square() > (1 - _STRAIGHT) * xx * yy) & (xy > 0)
-    return torch.where(is_line, xx / xy.clamp_min(1e-300), 1.0).clamp_min(1.0)
