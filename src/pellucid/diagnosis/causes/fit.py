@@ -106,6 +106,7 @@ def solved(view: HistoryView) -> Candidate | None:
     # divergence from a teacher does, whatever the student knows
     least = limit("FIT005", "loss") * (1.0 if knows_by_heart else min(1.0, start or 1.0))
     near_zero = 0 <= end < least and not has_teacher(view)
+    near_zero &= not view.readings("targets.variance")  # numbers have a unit of their own
     if view.updates < limit("FIT005", "updates") or not (equals_teacher or near_zero):
         return None
     is_part = probe is not None and start is not None and start < limit("FIT005", "part") * probe

@@ -49,9 +49,9 @@ def _learns_by_gradients(view: HistoryView) -> bool:
     norms = [norm for _, norm in view.history.grad_norms]
     strides = view.history.marks.get("stride")
     is_nan = len(view.losses) >= _AT_REST and view.nan_share == 1
-    has_norms = all(map(isfinite, norms)) and any(norms)
-    moves = strides is not None and strides.n_seen >= _LAST_NORMS
-    return is_nan and has_norms and moves and all(map(isfinite, strides.values))
+    if not is_nan or strides is None or strides.n_seen < _LAST_NORMS:
+        return False
+    return any(norms) and all(map(isfinite, [*norms, *strides.values]))
 
 
 def _explain(view: HistoryView, quantity: str, place: str) -> tuple[str, float, tuple[str, ...]]:

@@ -182,7 +182,8 @@ def _weighs_itself(view: HistoryView, start: float) -> bool:
     if not weight or start <= 0:
         return False
     beta = 2 * COIN * weight / start
-    rounded = float(f"{beta:.1e}")
+    half_digit = 10 ** math.floor(math.log10(beta)) / 2
+    rounded = round(beta / half_digit) * half_digit  # 0.1 or 0.25, and not 0.076
     return math.isclose(beta, rounded, rel_tol=limit("REF001", "round"))
 
 
