@@ -39,9 +39,10 @@ from benchmarks.quality.page import table
 from benchmarks.quality.tuning import CHOSEN, RATES, newest_choice, one_training, tune
 
 RESULTS = Path(__file__).parent.parent / "results"
-#: The race of GPT-2 that has no preset and no seconds in the name of its results.
+#: The race of GPT-2 that has no preset, seconds or text in the name of its results.
 PRESET = "small"
 SECONDS = 100.0
+TEXT = "wiki"
 
 
 def main() -> None:
@@ -71,7 +72,9 @@ def runs(
     if arguments.nanogpt is not None:
         yield "quality-nanogpt", lambda: against_nanogpt(arguments, scratch)
     if arguments.train is not None:
-        yield f"quality-gpt2{shape}{length}", lambda: against_gpt2(arguments, scratch)
+        text = arguments.train.name.partition(".")[0]
+        suffix = "" if text == TEXT else f"-{text}"
+        yield f"quality-gpt2{shape}{length}{suffix}", lambda: against_gpt2(arguments, scratch)
 
 
 def flags() -> argparse.ArgumentParser:

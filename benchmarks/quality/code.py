@@ -2,8 +2,8 @@
 
     python -m benchmarks.quality.code FOLDER
 
-`train.py.txt` and `held-out.py.txt` are written into the folder. The corpus that the presets were
-chosen on has none of these files (`pellucid.data.standard_library` leaves out tests), and some
+`code.train.txt` and `code.held-out.txt` are written into the folder. The corpus that the presets
+were chosen on has none of these files (`pellucid.data.standard_library` leaves out tests), and some
 builds of Python come without them. Files are read in the order of their paths; each twentieth is
 held out. Files in other encodings than UTF-8 are left out.
 
@@ -42,9 +42,9 @@ def sources() -> Iterator[str]:
 
 def write_texts(folder: Path) -> dict[str, int]:
     """Both texts; the bytes of each by file name."""
-    parts: dict[str, list[str]] = {"train.py.txt": [], "held-out.py.txt": []}
+    parts: dict[str, list[str]] = {"code.train.txt": [], "code.held-out.txt": []}
     for number, text in enumerate(sources(), start=1):
-        name = "train.py.txt" if number % HELD_OUT else "held-out.py.txt"
+        name = "code.train.txt" if number % HELD_OUT else "code.held-out.txt"
         parts[name].append(text)
     folder.mkdir(parents=True, exist_ok=True)
     for name, texts in parts.items():

@@ -219,7 +219,7 @@ def test_a_race_is_kept_under_its_date_with_the_names_of_its_texts(
     texts = ["--train", str(tmp_path / "a.txt"), "--held-out", str(tmp_path / "b.txt")]
     monkeypatch.setattr("sys.argv", ["quality", *texts])
     command.main()
-    (file,) = tmp_path.glob("quality-gpt2-*.json")
+    (file,) = tmp_path.glob("quality-gpt2-a-*.json")
     results = json.loads(file.read_text(encoding="utf-8"))
     assert results["runs"] == {}
     assert results["command"].endswith("benchmarks.quality --train a.txt --held-out b.txt")
