@@ -45,7 +45,8 @@ class Facts:
     tokens that nothing pays for. `untrained` is the share of the blocks' weights that are frozen as
     they were drawn, and `adapted` says whether a small part of each block learns alone;
     `random_table` says whether a frozen token embedding holds random numbers. `bounded` is the
-    share of trained matrices that are cut off at a bound.
+    share of trained matrices that are cut off at a bound. `trains_another` says whether the
+    optimisers have moved another model with as many tokens, such as a teacher.
     `remembered_step` is the size of a step by Adam's state, in learning rates, and `below_eps` the
     share of gradients that are smaller than its eps.
 

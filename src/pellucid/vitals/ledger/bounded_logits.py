@@ -17,11 +17,11 @@ from torch import Tensor
 from pellucid.vitals.call.place_weights import names_targets
 
 #: So near to an end of the range, in parts of it, a logit stands at the end.
-_NEAR = 0.05
+_END_SHARE = 0.05
 #: More tokens of a place than these at the upper end, and this share of all at the lower one, are
 #: a crowd. Unbounded logits have one token at the top, or two, and at most a fifth at the bottom
 #: (what a text never has), by our measurements.
-_CROWD, _REST = 4.0, 0.25
+_CROWD, _LOWER_SHARE = 4.0, 0.25
 #: Outputs of fewer numbers are no logits of tokens; a smaller range is that of a head of zeros.
 _FEWEST_TOKENS, _LEAST_RANGE = 16, 0.5
 #: Fewer places say nothing, and so many of the likeliest tokens of each are read.
@@ -35,12 +35,12 @@ def highest_probability(logits: Float[Tensor, "places vocab"]) -> Float[Tensor, 
     z = logits.float()
     lowest, highest = z.amin(), z.amax()
     reach = highest - lowest
-    n_upper = (z > highest - _NEAR * reach).sum(-1).float().mean()
-    lower_share = (z < lowest + _NEAR * reach).float().mean()
-    is_crowded = (n_upper >= _CROWD) & (lower_share >= _REST)
+    n_upper = (z > highest - _END_SHARE * reach).sum(-1).float().mean()
+    lower_share = (z < lowest + _END_SHARE * reach).float().mean()
+    is_crowded = (n_upper >= _CROWD) & (lower_share >= _LOWER_SHARE)
     is_known = (z.shape[-1] > _FEWEST_TOKENS) & (reach > _LEAST_RANGE) & reach.isfinite()
-    most = 1 / (1 + (z.shape[-1] - 1) * (-reach).exp())
-    return torch.where(is_crowded & is_known, most, 1.0)
+    p_most = 1 / (1 + (z.shape[-1] - 1) * (-reach).exp())
+    return torch.where(is_crowded & is_known, p_most, 1.0)
 
 
 def pull_on_likely_tokens(

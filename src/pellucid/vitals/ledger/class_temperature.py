@@ -62,17 +62,17 @@ def _unevenness(g: Tensor, z: Tensor, labels: Tensor, counts: Tensor) -> Tensor:
         labels: The class of each row.
         counts: Whether a row counts.
     """
-    own = labels.clamp_min(0)[:, None]
-    distance = z.gather(1, own) - z.gather(1, 1 - own)
-    weights = g.abs().amax(-1, keepdim=True) / (-distance / _tried(g)).sigmoid()
+    classes = labels.clamp_min(0)[:, None]
+    distance = z.gather(1, classes) - z.gather(1, 1 - classes)
+    weights = g.abs().amax(-1, keepdim=True) / (-distance / _tried(g.device)).sigmoid()
     is_row, n = counts[:, None], counts.sum().clamp_min(1)
     mean = torch.where(is_row, weights, 0.0).sum(0) / n
     squares = torch.where(is_row, (weights - mean).square(), 0.0).sum(0) / n
     return torch.where(counts.sum() >= _FEWEST_ROWS, squares.sqrt() / mean.clamp_min(1e-300), 0.0)
 
 
-def _tried(like: Tensor) -> Tensor:
-    return _FACTOR ** torch.arange(_TRIED, dtype=torch.float64, device=like.device)
+def _tried(device: torch.device) -> Tensor:
+    return _FACTOR ** torch.arange(_TRIED, dtype=torch.float64, device=device)
 
 
 def temperature(sums: Float[Tensor, " sums"]) -> Float[Tensor, ""]:
@@ -85,7 +85,7 @@ def temperature(sums: Float[Tensor, " sums"]) -> Float[Tensor, ""]:
         least, best = sums.min(0)
         # the gradient of a hinge is the same for all rows: it fits the largest number best
         is_read = (sums[0] > _UNEVEN) & (least < _LEFT * sums[0]) & (best < _TRIED - 1)
-        return torch.where(is_read, _tried(sums)[best], 1.0)
+        return torch.where(is_read, _tried(sums.device)[best], 1.0)
     xx, xy, yy = sums.unbind()
     is_line = (xy.square() > (1 - _STRAIGHT) * xx * yy) & (xy > 0)
     return torch.where(is_line, xx / xy.clamp_min(1e-300), 1.0).clamp_min(1.0)
