@@ -90,6 +90,12 @@ SECTIONS = {
         "benchmarks.quality.page:table",
         "benchmarks.quality --train wiki.test.raw --held-out wiki.valid.raw --seconds 300",
     ),
+    "quality-gpt2-nano-300s-code": Section(
+        "quality-gpt2-nano-300s-code",
+        "benchmarks.quality.page:table",
+        "benchmarks.quality --train code.train.txt --held-out code.held-out.txt "
+        "--preset nano --seconds 300",
+    ),
     "recipe-choices": Section(
         "recipe-choices", "benchmarks.recipe_choices:page", "benchmarks.recipe_choices"
     ),
