@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from statistics import fmean, pstdev
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from jaxtyping import Float
@@ -61,7 +61,7 @@ def balance_of_sides(raised: Tensor, lowered: Tensor) -> dict[str, float]:
         raised: The weights of the raised rows.
         lowered: The weights of the lowered rows, as positive numbers.
     """
-    sides = [cast("list[float]", weights.tolist()) for weights in (raised, lowered)]
+    sides: list[list[float]] = [cast("Any", weights).tolist() for weights in (raised, lowered)]
     if min(map(len, sides)) < _FEWEST_OF_SIDE or max(map(_unevenness, sides)) > _EQUAL:
         return {}
     return {"answers.balance": sum(sides[0]) / sum(sides[1])}
