@@ -150,7 +150,7 @@ class VerdictTracker:
     def _take(self, step: int, column: Column, values: list[float]) -> None:
         match column.id:
             case "loss":
-                self.losses([(step, values[0])])
+                self.loss(step, values[0])
             case "gradient.norm":
                 self.norm(step, values[0])
             case "norm.gain":

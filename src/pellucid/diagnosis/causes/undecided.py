@@ -120,14 +120,14 @@ def strange_answers(view: HistoryView) -> Candidate | None:
 
 def strange_tokens(view: HistoryView) -> Candidate | None:
     """Text that a trained model finds far less likely than one that guesses would."""
-    prompts, trained = view.first("targets.prompt_nats"), view.first("weights.trained")
+    nats, trained = view.first("targets.prompt_nats"), view.first("weights.trained")
     # where prompts are paid for too, all of the text
-    prompts = view.first("targets.text_nats") if prompts is None else prompts
-    if prompts is None or view.guessing is None or (trained or 0.0) < limit("UNK002", "trained"):
+    nats = view.first("targets.text_nats") if nats is None else nats
+    if nats is None or view.guessing is None or (trained or 0.0) < limit("UNK002", "trained"):
         return None
-    if prompts < view.guessing + limit("UNK002", "worse") or view.first("weights.new_table"):
+    if nats < view.guessing + limit("UNK002", "worse") or view.first("weights.new_table"):
         return None
-    return suspect("UNK002/ids", prompts=prompts, guessing=view.guessing, step=0)
+    return suspect("UNK002/ids", prompts=nats, guessing=view.guessing, step=0)
 
 
 def shorter_steps(view: HistoryView) -> Candidate | None:

@@ -137,7 +137,8 @@ def trains_other_table(model: nn.Module, optimisers: Sequence[Optimizer]) -> boo
         optimisers: Those that step.
     """
     own_ids = {id(parameter) for parameter in model.parameters()}
-    tables = [m.num_embeddings for m in model.modules() if isinstance(m, nn.Embedding)]
+    tables = (m.num_embeddings for m in model.modules() if isinstance(m, nn.Embedding))
+    n_ids = max(tables, default=0)
     others: list[tuple[Optimizer, nn.Parameter]] = [
         (optimiser, parameter)
         for optimiser in optimisers
@@ -146,7 +147,7 @@ def trains_other_table(model: nn.Module, optimisers: Sequence[Optimizer]) -> boo
         if id(parameter) not in own_ids and parameter.ndim > 1
     ]
     return any(
-        len(parameter) == max(tables, default=0)
+        len(parameter) == n_ids
         and (parameter.grad is not None or bool(optimiser.state.get(parameter)))
         for optimiser, parameter in others
     )

@@ -30,9 +30,10 @@ def _stopped(log: Log) -> Iterable[Finding]:
     state = "the loss is not finite"
     if is_hidden:
         state = "the loss is 0 with a gradient norm that is not finite"
+    elif log.stopped[1] == "gradient" and log.loss:
+        state = "the loss is finite, but no gradient norm is"
     elif log.stopped[1] == "gradient":
-        state = "the loss is finite, but " if log.loss else ""
-        state += "no gradient norm is finite" if not log.loss else "no gradient norm is"
+        state = "no gradient norm is finite"
     norms = [value for s, value in log.grad_norm if s < step and math.isfinite(value)]
     yield describe(
         "LOG001",

@@ -42,13 +42,9 @@ def join_records(lines: Sequence[str]) -> list[str]:
             joined.append(line)
             continue
         parts.append(line)
-        if "}" in line:
-            joined.append("".join(parts))
-        elif len(parts) < _LINES:
-            continue
-        else:
-            joined += parts
-        parts = []
+        if "}" in line or len(parts) == _LINES:
+            joined += ["".join(parts)] if "}" in line else parts
+            parts = []
     return joined + parts
 
 

@@ -55,31 +55,6 @@ class Repetition:
         with reading_mode(self._model), autocast:
             return self._outputs_of(self._model(*args, **kwargs))
 
-    @staticmethod
-    def has_places(inputs: Tensor) -> bool:
-        """Whether a row is one text of several places: ids (rows, choices, time) are more texts."""
-        is_one_text = inputs.ndim == 2 or (inputs.ndim > 2 and inputs.is_floating_point())
-        return is_one_text and inputs.shape[1] > 1
-
-    @staticmethod
-    def with_other_rows(
-        arguments: Arguments, places: Sequence[tuple[int, int, int]] | None
-    ) -> Arguments | None:
-        """The call with other inputs in all rows but the last; None if nothing changes.
-
-        Args:
-            arguments: The call's.
-            places: For each row, the first place that changes, and the one behind the last; without
-                places, whole rows change.
-        """
-        inputs = arguments.inputs
-        is_changed = torch.zeros(inputs.shape[: 1 if places is None else 2], dtype=torch.bool)
-        for row, (first, last, _) in enumerate(places or ()):
-            is_changed[row, first:last] = True
-        if places is None:
-            is_changed[: count_changed(inputs)] = True
-        return with_changes(arguments, arguments.ids, is_changed.to(inputs.device))
-
     def move_of_later(
         self, arguments: Arguments, before: Tensor, starts: Sequence[int]
     ) -> float | None:
@@ -193,8 +168,33 @@ def change(before: Tensor, after: Tensor) -> Tensor:
     return (after - before).abs().amax(-1) / size.clamp_min(1e-30)
 
 
+def has_places(inputs: Tensor) -> bool:
+    """Whether a row is one text of several places: ids (rows, choices, time) are more texts."""
+    is_one_text = inputs.ndim == 2 or (inputs.ndim > 2 and inputs.is_floating_point())
+    return is_one_text and inputs.shape[1] > 1
+
+
+def with_other_rows(
+    arguments: Arguments, places: Sequence[tuple[int, int, int]] | None
+) -> Arguments | None:
+    """The call with other inputs in all rows but the last; None if nothing changes.
+
+    Args:
+        arguments: The call's.
+        places: For each row, the first place that changes, and the one behind the last; without
+            places, whole rows change.
+    """
+    inputs = arguments.inputs
+    is_changed = torch.zeros(inputs.shape[: 1 if places is None else 2], dtype=torch.bool)
+    for row, (first, last, _) in enumerate(places or ()):
+        is_changed[row, first:last] = True
+    if places is None:
+        is_changed[: count_changed(inputs)] = True
+    return with_changes(arguments, arguments.ids, is_changed.to(inputs.device))
+
+
 def with_changes(arguments: Arguments, place: Place, is_changed: Tensor) -> Arguments | None:
-    """The call with other ids, or other vectors, where `where` (rows, time) is True.
+    """The call with other ids, or other vectors, where `is_changed` (rows, time) is True.
 
     None if nothing changes, because there is only one id.
     """

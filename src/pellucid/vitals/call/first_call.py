@@ -19,7 +19,7 @@ from pellucid.vitals.call.first_model import (
     longest_wavelength,
     trained_gains,
 )
-from pellucid.vitals.call.paid_targets import PaidTargets
+from pellucid.vitals.call.paid_targets import NAMED, PaidTargets
 from pellucid.vitals.call.probe import CallProbe, FirstCall
 from pellucid.vitals.taps.first_batch import FirstBatch
 from pellucid.vitals.taps.outputs import logits_of, outputs_in
@@ -30,8 +30,6 @@ MAX_PASSES = 30
 #: The share of a planned run that its passes may take; an update counts as three passes.
 _SHARE_OF_RUN, _PASSES_OF_UPDATE = 0.02, 3
 _HALF = (torch.float16, torch.bfloat16)
-#: From this share of places with one target on, a loss asks for single tokens.
-_NAMED = 0.9
 
 
 def allowed_passes(planned_updates: int | None, part: float = 1.0) -> int:
@@ -112,7 +110,7 @@ class FirstCallProbe:
         signs, single = self.signs, self.signs.get("targets.single")
         if signs.get("answers.own") or signs.get("answers.lowered"):
             return False
-        return single is None or single > _NAMED or "targets.smoothing" in signs
+        return single is None or single > NAMED or "targets.smoothing" in signs
 
     def _measure(self, model: nn.Module, first: FirstBatch, call: Call) -> dict[str, float]:
         arguments = arguments_of(model, call)

@@ -30,7 +30,7 @@ from pellucid.vitals.ledger.row_losses import squashed_twice
 _PLACES, _FEWEST, _MOST_CLASSES = 512, 8, 32
 #: Of the gradient's negative part, at least so much is the target's if it is one token. From this
 #: share of such places on, a place without a gradient is not paid for.
-_ONE_TARGET, _NAMED = 0.5, 0.9
+_ONE_TARGET, NAMED = 0.5, 0.9
 #: A straight line has to explain so much of the gradient by p for a smoothing to be read off it.
 _LINE = 0.99
 #: Of the gradient's negative part, at least so much is the target's if nothing is smoothed; and a
@@ -94,7 +94,7 @@ class PaidTargets:
     @property
     def names_targets(self) -> bool:
         """Whether the gradient pulls to one target at nearly all places that are paid for."""
-        return (self.single or 0.0) > _NAMED
+        return (self.single or 0.0) > NAMED
 
     def signs(self) -> dict[str, float]:
         """The numbers that are known, by the ids of their signs."""

@@ -35,7 +35,14 @@ from pellucid.vitals.call.alignment import (
     unrelated,
 )
 from pellucid.vitals.call.arguments import Arguments
-from pellucid.vitals.call.dependence import Repetition, change, with_changes, without_padding
+from pellucid.vitals.call.dependence import (
+    Repetition,
+    change,
+    has_places,
+    with_changes,
+    with_other_rows,
+    without_padding,
+)
 from pellucid.vitals.call.paid_targets import PaidTargets
 from pellucid.vitals.call.positions import PositionNotes
 from pellucid.vitals.call.soft_targets import measure_choice
@@ -127,13 +134,13 @@ class CallProbe:
         arguments = self._call.arguments
         tokens, targets = self._tokens_and_targets()
         aligned = None if tokens is None else alignment(tokens, cast("Tensor", targets))
-        is_text = self._repeat.has_places(arguments.inputs)
-        places = places_to_change(arguments.inputs, tokens, targets, aligned) if is_text else []
-        variant = self._repeat.with_other_rows(arguments, places if is_text else None)
-        notes = PositionNotes(arguments.inputs, arguments.tensor(arguments.source))
+        inputs = arguments.inputs
+        places = places_to_change(inputs, tokens, targets, aligned) if has_places(inputs) else None
+        variant = with_other_rows(arguments, places)
+        notes = PositionNotes(inputs, arguments.tensor(arguments.source))
         with self._repeat.noting(notes.note):
             before = self._repeat(arguments)
-        if before is None or variant is None or len(before) != len(arguments.inputs):
+        if before is None or variant is None or len(before) != len(inputs):
             return notes.signs()
         after = self._repeat(variant)
         if after is None or after.shape != before.shape or not bool(torch.isfinite(before).all()):
@@ -143,16 +150,16 @@ class CallProbe:
         if self._over_rounding(random):
             return notes.signs() | {id: random}
         signs = notes.signs() | target_rows.judge_outputs(arguments, tokens, targets, before)
-        n_changed = count_changed(arguments.inputs)
+        n_changed = count_changed(inputs)
         largest_change = float(changes[:n_changed].max())
-        if not largest_change and is_text and self._may_take(1):
+        if not largest_change and places is not None and self._may_take(1):
             largest_change = self._repeat.move_of_all(arguments, before, n_changed)
         signs |= self._drop_hidden({"call.inputs": largest_change})
-        if self._repeat.mixes_rows or len(arguments.inputs) == 1:
+        if self._repeat.mixes_rows or len(inputs) == 1:
             return signs
         if arguments.is_of_model or (aligned is not None and aligned.is_clear):
             signs["call.rows"] = self._over_rounding(float(changes[-1].max()))
-        if changes.ndim == 2 and changes.shape[1] == arguments.inputs.shape[1] and places:
+        if changes.ndim == 2 and changes.shape[1] == inputs.shape[1] and places:
             signs |= self._judge_targets(tokens, targets, aligned, changes, places, before)
             if aligned is not None and aligned.follows and self._may_take(1):
                 past = self._repeat.move_of_later(arguments, before, [f for f, _, _ in places])
@@ -235,9 +242,7 @@ class CallProbe:
         source = arguments.tensor(arguments.source)
         if source is None or arguments.source is None or source.is_floating_point():
             return {}
-        variant = with_changes(
-            arguments, arguments.source, torch.ones_like(source, dtype=torch.bool)
-        )
+        variant = with_changes(arguments, arguments.source, torch.ones_like(source).bool())
         before, after = self._repeat(arguments), None if variant is None else self._repeat(variant)
         changes = None if before is None or after is None else change(before, after)
         signs = {} if changes is None else {"call.source": float(changes.max())}
