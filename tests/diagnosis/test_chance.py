@@ -238,3 +238,45 @@ def test_losses_that_are_no_numbers_are_no_coin() -> None:
     assert codes_of(coin, call__inputs=1.0) == ["PRF001"]
     broken = tuple((step, math.nan) for step, _ in coin)
     assert "PRF001" not in codes_of(broken, call__inputs=1.0)
+
+
+@pytest.mark.parametrize(
+    ("level", "nats", "severities"),
+    [
+        (300.0, 0.69, ["fault"]),  # another term is all that is learnt
+        (300.0, 0.3, ["note"]),
+        (3.0, 0.69, []),  # a share of the loss
+        (300.0, 0.0, []),  # the gradient is not that of a mean
+        (0.4, 0.01, []),  # what is left of a loss that came down
+    ],
+)
+def test_a_cross_entropy_of_classes_that_drowns_in_other_terms_is_told(
+    level: float, nats: float, severities: list[str]
+) -> None:
+    readings = signs(targets__entropy=0.693, targets__class_nats=nats)
+    history = replace(healthy(), losses=flat(level), signs=readings, facts=ADAM, marks={})
+    drowned = [f.severity for f in diagnose(history) if f.code == "LOS013"]
+    assert drowned == severities
+
+
+@pytest.mark.parametrize(
+    ("longer", "partner", "changes", "is_named"),
+    [
+        (0.5, 0.51, {}, True),
+        (0.8, 0.5, {}, False),
+        (0.5, 0.8, {}, False),
+        (0.5, 0.5, {"targets__different": 0.1}, False),  # words for classes
+        (0.5, 0.5, {"targets__longer_rows": 30.0}, False),  # targets of one length
+    ],
+)
+def test_targets_that_nothing_ties_to_their_texts_belong_to_others(
+    longer: float, partner: float, changes: dict[str, float], is_named: bool
+) -> None:
+    rows = {"targets__longer_rows": 200.0, "targets__partner_rows": 280.0}
+    shares = {"targets__longer": longer, "targets__partner": partner, "targets__different": 1.0}
+    readings = signs(**(rows | shares | changes)) | {"batch.decoder": (Reading(1, 0.0, ""),)}
+    findings = diagnose(replace(healthy(), signs=readings, facts=ADAM, marks={}))
+    assert ("LOS003" in [f.code for f in findings]) == is_named
+    of_a_decoder = {id: value for id, value in readings.items() if id != "batch.decoder"}
+    findings = diagnose(replace(healthy(), signs=of_a_decoder, facts=ADAM, marks={}))
+    assert "LOS003" not in [f.code for f in findings]

@@ -189,6 +189,10 @@ LOWERED = Mark(n_seen=4, n_seeable=8, first=1, values=[1.0] * 4)
             "LOS038",
         ),
         ({"signs": {"logits.most": (Reading(33, 0.05, "sick"), Reading(65, 1.0, ""))}}, None),
+        ({"signs": {"logits.class_most": (Reading(8, 0.4, "sick"),)}}, "LOS038"),
+        ({"signs": {"logits.class_most": (Reading(8, 1.0, ""),)}}, None),
+        ({"signs": {"logits.class_zeros": (Reading(8, 0.4, "sick"),)}}, "LOS038"),
+        ({"signs": {"logits.class_zeros": (Reading(8, 0.0, ""),)}}, None),
         (
             {"signs": {"logits.pull": (Reading(33, -1.0, "sick"), Reading(65, -0.9, "sick"))}},
             "LOS038",

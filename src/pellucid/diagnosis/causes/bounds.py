@@ -136,5 +136,7 @@ CAUSES: tuple[Cause, ...] = (
     always_cut,
     Comparison("LOS005/gap", "targets.gap", (">", "balance"), n=2),
     Comparison("LOS038", "logits.most", ("<", "most"), n=2),
+    Comparison("LOS038/classes", "logits.class_most", ("<", "classes"), n=1),
+    Comparison("LOS038/zeros", "logits.class_zeros", (">", "zeros"), n=1),
     Comparison("LOS038/pull", "logits.pull", ("<", "pull"), n=2),
 )

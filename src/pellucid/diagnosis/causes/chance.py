@@ -7,6 +7,7 @@ labels that belong to other rows, or of inputs that lost what the labels are abo
 from __future__ import annotations
 
 import math
+import statistics
 from typing import Any, NamedTuple
 
 from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect
@@ -115,10 +116,9 @@ def at_mean(view: HistoryView) -> Candidate | None:
     update, end = _moves(view), view.end
     if update is None or end is None or not errors or not variances:
         return None
-    last, losses = errors[-1], dict(view.history.losses)
-    recent = [losses[s] for s in range(last.step - _PAGE + 1, last.step + 1) if s in losses]
-    loss = sum(recent) / max(1, len(recent))
-    if not recent or abs(loss / max(last.value, 1e-30) - 1) > limit("DAT009", "equal"):
+    last = errors[-1]
+    loss = _loss_of_page(view, last.step)
+    if loss is None or abs(loss / max(last.value, 1e-30) - 1) > limit("DAT009", "equal"):
         return None  # the loss is no mean squared error
     share = last.value / max(variances[-1].value, 1e-30)
     # means of so few losses differ by chance
@@ -138,6 +138,56 @@ def at_mean(view: HistoryView) -> Candidate | None:
         return None if _reads_two_texts(view) else suspect("DAT009/numbers", **values)
     is_told = match.errors > limit("DAT009", "sure") and update > limit("DAT009", "update")
     return suspect("FIT004/numbers", **values) if is_told else None
+
+
+def unrelated_targets(view: HistoryView) -> Candidate | None:
+    """Targets of an encoder-decoder that neither length nor tokens tie to their own texts."""
+    lengths, words = (count_matches(view, f"targets.{name}") for name in ("longer", "partner"))
+    n_least, errors, share = (limit("LOS003", name) for name in ("rows", "chance", "tie"))
+    different = view.last("targets.different") or 0.0
+    # labels that are words have few texts, and need not be tied to anything
+    if view.first("batch.decoder") is None or different < limit("LOS003", "different"):
+        return None
+    if any(m.n < n_least or m.errors > errors or m.share > share for m in (lengths, words)):
+        return None
+    values: dict[str, Any] = {"longer": lengths.share, "words": words.share, "n": words.n}
+    return suspect("LOS003/partners", step=view.updates, severity="warn", **values)
+
+
+def _loss_of_page(view: HistoryView, last_step: int) -> float | None:
+    """The mean loss of the updates that a sign of the ledger is of; None without any.
+
+    Args:
+        view: The history.
+        last_step: The last of these updates.
+    """
+    losses = dict(view.history.losses)
+    recent = [losses[s] for s in range(last_step - _PAGE + 1, last_step + 1) if s in losses]
+    return statistics.fmean(recent) if recent else None
+
+
+def drowned_classes(view: HistoryView) -> Candidate | None:
+    """A loss that is many times the cross-entropy of its classes; a note if these are learnt."""
+    readings, entropy = view.readings("targets.class_nats"), view.last("targets.entropy")
+    if not readings or not entropy or readings[-1].value <= 0:
+        return None
+    last = readings[-1]
+    loss = _loss_of_page(view, last.step)
+    if loss is None or not math.isfinite(loss) or loss - last.value < entropy:
+        return None
+    ratio = loss / last.value
+    if ratio < limit("LOS013", "terms"):
+        return None
+    is_learnt = last.value < limit("LOS013", "unlearnt") * entropy
+    return suspect(
+        "LOS013/drowned",
+        loss=loss,
+        nats=last.value,
+        ratio=ratio,
+        entropy=entropy,
+        step=last.step,
+        severity="note" if is_learnt else None,
+    )
 
 
 def at_guessing_of_partners(view: HistoryView) -> Candidate | None:
@@ -215,6 +265,8 @@ def collapsed_vectors(view: HistoryView) -> Candidate | None:
 CAUSES: tuple[Cause, ...] = (
     at_chance,
     at_mean,
+    drowned_classes,
+    unrelated_targets,
     at_guessing_of_partners,
     divided_similarities,
     collapsed_vectors,

@@ -11,6 +11,7 @@ from pellucid.vitals.ledger.answer_places import share_misplaced
 from pellucid.vitals.ledger.batch_rows import Batches
 from pellucid.vitals.ledger.stuck_rows import StuckRows
 from pellucid.vitals.ledger.tagged_places import TaggedPlaces
+from pellucid.vitals.ledger.target_partners import TargetPartners
 
 
 class BatchSigns:
@@ -18,6 +19,7 @@ class BatchSigns:
 
     def __init__(self) -> None:
         self._tags = TaggedPlaces()
+        self._partners = TargetPartners()
         #: the kinship of masked tokens and others in each batch
         self._kin: list[Tensor] = []
         #: what `count_answers` gives, added up
@@ -28,6 +30,7 @@ class BatchSigns:
         """Take the latest batch."""
         self._tags.add(*batches.latest())
         self._stuck_rows.add(batches.rows())
+        self._partners.add(batches.rows(), batches.latest()[1])
         kin, answers = batches.kinship(), batches.count_answers()
         if kin is not None:
             self._kin.append(kin)
@@ -38,6 +41,7 @@ class BatchSigns:
         """The signs of the batches so far, which are forgotten."""
         yield from self._tags.take_signs().items()
         yield from self._stuck_rows.take_signs().items()
+        yield from self._partners.take_signs().items()
         if self._kin:
             yield from measure_masked(self._kin).items()
         if self._answers is not None:

@@ -209,6 +209,7 @@ class OutputGradients:
         if logits is not None and logits.shape == sampled.shape:
             labels = hard_classes(sampled, logits, named_classes(sampled))
             self._add_classes(class_pulls(sampled, logits, labels))
+            self.rows.class_outputs.add_places(sampled, logits, labels)
         if gradient.ndim == 3:
             numbers = torch.arange(0, len(places), stride, device=places.device)
             own_ids = ids if ids is not None and ids.shape == gradient.shape[:2] else None

@@ -21,6 +21,7 @@ from pellucid.vitals.ledger.binary_losses import (
     sigmoid_twice,
     unevenness_of_labels,
 )
+from pellucid.vitals.ledger.bounded_classes import ClassOutputs, smoothing_of_rows
 from pellucid.vitals.ledger.class_temperature import temperature, temperature_sums
 from pellucid.vitals.ledger.focus import focus, focus_sums
 from pellucid.vitals.ledger.pulls import known_classes
@@ -150,6 +151,7 @@ class RowLosses:
         #: sums of `label_weights`, the shares of impossible and of several labels, squared errors
         self._label_weights: Tensor | None = None
         self._shares: dict[str, list[Tensor]] = {}
+        self.class_outputs = ClassOutputs()
         self._squares: list[Tensor] = []
         #: what the calls make of their rows, if they give vectors
         self.vectors = RowVectors()
@@ -182,12 +184,15 @@ class RowLosses:
             return None
         gradient, outputs = as_logits(gradient, outputs)
         classes = named_classes(gradient) if labels is None else labels
-        squashed, sure_labels = squashed_twice(gradient, outputs, classes), labels
-        if sure_labels is None:
-            sure_labels = hard_classes(gradient, outputs, classes)
+        squashed = squashed_twice(gradient, outputs, classes)
+        hard_labels = hard_classes(gradient, outputs, classes)
+        self.class_outputs.add_rows(gradient, outputs, hard_labels)
+        sure_labels = hard_labels if labels is None else labels
+        if labels is None:
             squashed = torch.maximum(squashed, sigmoid_twice(gradient, outputs))
             if gradient.shape[1] <= MOST_LABELS:
                 self._measure_columns(gradient, outputs)
+            self._add_share("targets.class_smoothing", smoothing_of_rows(gradient, outputs))
             self._add_share("targets.several", several_labels(gradient, outputs))
             self._add_share("targets.exclusive", exclusive_labels(gradient, outputs))
         self._squashed.append(squashed)
@@ -262,7 +267,7 @@ class RowLosses:
                 of_columns = entropy_of_counts(self._label_counts).mean()
                 entropy = torch.where(self._class_counts.sum() > 0, entropy, of_columns)
             signs["targets.entropy"] = entropy
-        signs |= self.vectors.take_signs()
+        signs |= self.vectors.take_signs() | self.class_outputs.take_signs()
         if self._label_weights is not None:
             signs["targets.label_weights"] = unevenness_of_labels(self._label_weights)
         signs |= {id: torch.stack(shares).mean() for id, shares in self._shares.items()}
