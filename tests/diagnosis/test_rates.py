@@ -9,7 +9,11 @@ import pytest
 
 from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.causes.rates import no_warm_up, sudden_rise, too_high
-from pellucid.diagnosis.causes.standstill import motionless_model, too_low
+from pellucid.diagnosis.causes.standstill import (
+    motionless_model,
+    short_plain_steps,
+    too_low,
+)
 from pellucid.diagnosis.finding import limit
 from pellucid.diagnosis.history.history import Reading
 from pellucid.vitals import Mark
@@ -248,3 +252,42 @@ def test_a_hot_start_harms_where_a_loss_of_tokens_stays(
     candidate = no_warm_up(view(facts=facts, signs=signs, losses=losses))
     assert candidate is not None
     assert candidate.severity == severity
+
+
+def test_a_first_step_near_the_bound_is_no_note_while_the_loss_comes_down() -> None:
+    for losses, is_named in ((curve(GUESSING, 2.5), False), (flat(UNIGRAM), True)):
+        changes = {"facts": {"warmup_steps": 0}, "signs": {"update.ratio": (0.11, 0.008)}}
+        assert (no_warm_up(view(losses=losses, **changes)) is not None) == is_named
+
+
+def test_a_distance_from_a_teacher_is_not_compared_with_guessing() -> None:
+    for single, severity in ((0.1, "note"), (1.0, None)):
+        signs = {"update.ratio": (0.2, 0.008), "targets.single": (single, single)}
+        changes = {"facts": {"warmup_steps": 0}, "signs": signs}
+        candidate = no_warm_up(view(losses=curve(52.0, 22.0), **changes))
+        assert candidate is not None
+        assert candidate.severity == severity
+
+
+@pytest.mark.parametrize(
+    ("stride", "size_in_rates", "end", "is_named"),
+    [
+        (5e-5, 0.02, 3.0, True),
+        (1e-3, 0.02, 3.0, False),  # long enough
+        (5e-5, 1.0, 3.0, False),  # each number moves by the rate
+        (5e-5, 0.02, 3.49, False),  # nothing is to be learnt
+    ],
+)
+def test_plain_steps_of_a_trained_model_that_are_short_are_named_if_it_learns(
+    stride: float, size_in_rates: float, end: float, *, is_named: bool
+) -> None:
+    steps = [*range(1, 41)]
+    facts = {"betas": None, "optimiser": "SGD", "momentum": 0.9, "warmup_steps": 0}
+    history = but(losses=curve(3.5, end), facts=facts | {"pretrained": True})()
+    rates = tuple((step, 1e-3) for step in range(1, 201))
+    marks = {
+        "stride": Mark(40, 40, 1, [stride] * 40, steps),
+        "drift": Mark(40, 40, 1, [stride / size_in_rates] * 40, steps),
+    }
+    candidate = short_plain_steps(HistoryView(replace(history, rates=rates, marks=marks)))
+    assert (candidate is not None) == is_named

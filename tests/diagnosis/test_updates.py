@@ -11,6 +11,8 @@ import torch
 from torch import nn
 
 from pellucid.diagnosis import Facts, History, Reading, declare, diagnose, history_of_watch
+from pellucid.diagnosis.causes.history_view import HistoryView
+from pellucid.diagnosis.causes.updates import parts_not_divided
 from pellucid.diagnosis.history.weight_shares import (
     frozen_share,
     is_body_frozen,
@@ -19,7 +21,7 @@ from pellucid.diagnosis.history.weight_shares import (
 )
 from pellucid.vitals import Mark, MarkName, watch
 from support import loops, odd_loops
-from support.courses import GUESSING, healthy
+from support.courses import GUESSING, but, curve, healthy
 from support.loops import Loop
 from support.nightly import sampled
 
@@ -654,3 +656,12 @@ def test_a_short_log_of_norms_tells_a_clip_that_is_too_tight_if_all_are_far_abov
     findings = diagnose(replace(course, facts=facts, grad_norms=rows, marks=marks, signs={}))
     found = {finding.code for finding in findings if finding.severity != "note"}
     assert ("OPT012" in found) is is_warned
+
+
+@pytest.mark.parametrize(("stopped", "is_named"), [((3, "loss", ""), True), (None, False)])
+def test_a_loss_that_is_lost_at_once_needs_one_update_to_show_its_parts(
+    stopped: tuple[int, str, str] | None, *, is_named: bool
+) -> None:
+    marks = {"outputs": Mark(1, 1, 1, [16.0], [1]), "parts": Mark(1, 1, 1, [8.0], [1])}
+    history = replace(but(losses=curve(GUESSING, 2.5))(), marks=marks, stopped=stopped)
+    assert (parts_not_divided(HistoryView(history)) is not None) == is_named

@@ -36,3 +36,23 @@ def test_decoupled_decay_is_no_part_of_the_effective_step(
     assert value is not None
     # the first step of Adam is as large as the learning rate; the decay would add 5 times that
     assert float(value) == pytest.approx(1.0, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_judged"), [(torch.optim.RAdam, False), (torch.optim.NAdam, True)]
+)
+def test_steps_that_are_short_by_design_are_none_of_adams(
+    kind: type[torch.optim.Optimizer], *, is_judged: bool
+) -> None:
+    parameter = torch.nn.Parameter(torch.full((4, 4), 10.0))
+    optimiser = kind([parameter], lr=0.1)  # pyright: ignore[reportCallIssue]
+    for _ in range(7):
+        old = parameter.detach().clone()
+        parameter.grad = torch.full((4, 4), 1e-3)
+        optimiser.step()
+    moved, group = parameter.detach() - old, optimiser.param_groups[0]
+    value = STEP_SIGNS["update.effective_step"](
+        Step(parameter, old, parameter.grad, moved, optimiser, group, read=local)
+    )
+    assert value is not None
+    assert (float(value) > 0) == is_judged

@@ -15,6 +15,8 @@ from pellucid.rounded_weights import is_rounded
 _SAMPLE = 2**14
 #: Types of weights for which an update can be too small.
 _NARROW = (torch.bfloat16, torch.float16)
+#: Steps so many times shorter or longer than the formula's are of another optimiser.
+_UNLIKE = 3.0
 #: Marks a number that a matrix does not have.
 NO_VALUE = -1.0
 
@@ -72,7 +74,29 @@ def _effective_step(step: Step) -> Tensor | None:
     decay = rate * _decoupled_decay(step.optimiser, step.group) * step.old_weights.float()
     size = rms(step.change + decay) / rate if rate else torch.full_like(rms(step.change), torch.nan)
     # without a gradient there is no step, which is no fault of the optimiser
-    return torch.where(step.gradient.any(), size, NO_VALUE)
+    is_known, formula = step.gradient.any(), _step_of_adam(step)
+    if formula is not None and rate and step.parameter.dtype not in _NARROW:
+        # RAdam shortens the first steps on purpose, LAMB all of them: these are none of Adam's
+        is_known &= (size > formula / _UNLIKE) & (size < formula * _UNLIKE)
+    return torch.where(is_known, size, NO_VALUE)
+
+
+def _step_of_adam(step: Step) -> Tensor | None:
+    """RMS of m / (sqrt(v) + eps), both without their bias; None without Adam's state.
+
+    Source:
+        Kingma and Ba 2014 (1412.6980), algorithm 1.
+    """
+    if step.optimiser is None:
+        return None
+    state = cast("dict[str, Any]", step.optimiser.state.get(step.parameter, {}))
+    eps = number_in(step.group, "eps")
+    if eps is None or not {"exp_avg", "exp_avg_sq", "step"} <= state.keys():
+        return None
+    m, v = (sample(step.read(state[name])).float() for name in ("exp_avg", "exp_avg_sq"))
+    n_steps = torch.as_tensor(state["step"]).to(m)
+    beta1, beta2 = (torch.as_tensor(beta).to(m) for beta in step.group["betas"])
+    return rms((m / (1 - beta1**n_steps)) / ((v / (1 - beta2**n_steps)).sqrt() + eps))
 
 
 def _lost(step: Step) -> Tensor | None:

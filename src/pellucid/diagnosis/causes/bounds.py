@@ -29,7 +29,7 @@ def severity_of_lengths(view: HistoryView, *, adapts: bool | None = None) -> Sev
     is_plain = view.facts.momentum is not None or not view.history.signs
     if view.facts.betas is None and not is_plain:
         return "note"  # Adafactor and Adagrad have neither, and divide gradients by their size too
-    if _steps_in_rates(view) > limit("UPD008", "steps"):
+    if steps_in_rates(view) > limit("UPD008", "steps"):
         return "note"  # each number moves by about the rate, as by the signs of gradients
     if not adapts or view.has_full_steps is False:
         return None  # eps is as large as the gradients that are left
@@ -43,7 +43,7 @@ def severity_of_factors(view: HistoryView) -> Severity | None:
     return severity_of_lengths(view) if view.goes_well else None
 
 
-def _steps_in_rates(view: HistoryView) -> float:
+def steps_in_rates(view: HistoryView) -> float:
     """The usual step of a number, in learning rates; 0 if it is unknown."""
     drift, strides = view.history.marks.get("drift"), view.history.marks.get("stride")
     if drift is None or strides is None:

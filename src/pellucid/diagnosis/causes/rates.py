@@ -13,6 +13,7 @@ from pellucid.diagnosis.causes.long_steps import (
     usual_stride,
     was_trained,
 )
+from pellucid.diagnosis.causes.reference import has_teacher
 from pellucid.diagnosis.causes.reward_gains import has_gained
 from pellucid.diagnosis.finding import limit
 
@@ -106,6 +107,8 @@ def no_warm_up(view: HistoryView) -> Candidate | None:
     # be hard to learn
     is_stuck = _never_fell(view) and view.learns_tokens
     is_harmless = is_small and not (_rises(view) or is_stuck) and too_high(view) is None
+    if is_harmless and view.goes_well and first < limit("OPT006", "note"):
+        return None
     highest, rates = view.rate or 0.0, view.history.rates
     share = rates[0][1] / highest if rates and highest else None
     return suspect(
@@ -210,7 +213,9 @@ def _never_fell(view: HistoryView) -> bool:
     start, best, fall = view.start, view.best, limit("OPT006", "fall")
     if view.facts.on_rewards or best is None or view.updates < 50:
         return False  # the loss of a policy stays near 0 whether it learns or not
-    starts = [value for value in (view.guessing, start) if value is not None]
+    # a distance from a teacher is often multiplied, and has no loss of guessing
+    guessing = None if has_teacher(view) else view.guessing
+    starts = [value for value in (guessing, start) if value is not None]
     has_room = bool(starts) and (start is None or start > fall)
     return has_room and min(starts) - best < fall * min(1.0, start or 1.0)
 

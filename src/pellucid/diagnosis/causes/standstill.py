@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import statistics
 
+from pellucid.diagnosis.causes.bounds import steps_in_rates
 from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect
 from pellucid.diagnosis.causes.history_view import HistoryView
+from pellucid.diagnosis.causes.long_steps import has_adapters
 from pellucid.diagnosis.causes.optimiser import heavy_decay
 from pellucid.diagnosis.causes.probabilities import is_of_probabilities
 from pellucid.diagnosis.causes.rates import tears
@@ -73,6 +75,29 @@ def straight_fall(view: HistoryView) -> Candidate | None:
         slope=late / early,
         rate=view.rate,
         step=view.updates,
+    )
+
+
+def short_plain_steps(view: HistoryView) -> Candidate | None:
+    """Steps of a trained model that follow the size of its gradients, at a rate meant for Adam.
+
+    Adam divides by that size, which is about 1e-3 of a number's, and SGD does not. The loss falls
+    beyond chance, so there is something to learn.
+    """
+    size = view.facts.vocab_size
+    is_of_text = view.learns_tokens and size is not None and size > limit("GRD003", "classes")
+    if view.fresh or view.facts.betas is not None or not is_of_text or has_adapters(view):
+        return None
+    strides, n_rates = _strides_at_full_rate(view), steps_in_rates(view)
+    if len(strides) < limit("OPT005", "strides") or n_rates > limit("UPD008", "steps"):
+        return None
+    stride, fall = statistics.median(strides), _fall(view)
+    if fall is None or fall < max(_least_fall(view), _chance(view)):
+        return None
+    if not 0 < stride < limit("OPT007", "plain"):
+        return None
+    return suspect(
+        "OPT007/plain", stride=stride, n_rates=n_rates, rate=view.rate, step=view.updates
     )
 
 
@@ -256,6 +281,7 @@ def _shrinkage_of_gradients(view: HistoryView) -> float | None:
 CAUSES: tuple[Cause, ...] = (
     too_low,
     straight_fall,
+    short_plain_steps,
     slow_groups,
     motionless_model,
     swollen_memory,

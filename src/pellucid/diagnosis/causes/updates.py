@@ -240,7 +240,9 @@ def lost_moments(view: HistoryView) -> Candidate | None:
 def parts_not_divided(view: HistoryView) -> Candidate | None:
     """Parts of an update that add up to more than the gradient of a mean."""
     parts, outputs = view.history.marks.get("parts"), view.history.marks.get("outputs")
-    if parts is None or outputs is None or outputs.n_seen < limit("UPD003", "times"):
+    # a loss that is lost at once leaves few gradients that are numbers
+    least = 1 if view.history.stopped is not None else limit("UPD003", "times")
+    if parts is None or outputs is None or outputs.n_seen < least:
         return None
     # each mean cross-entropy has at most 2 at the logits, and one of no tokens has no such bound
     is_of_tokens = view.start is not None and view.start > limit("LOS007", "nats")

@@ -39,8 +39,11 @@ from pellucid.vitals.taps.recorded_call import is_plain
 
 #: Columns of the logits whose gradients tell whether a place is paid for.
 _COLUMNS = 8
-#: With fewer places that the loss pays for, their sum is too rough an estimate.
-_FEWEST_PAID = 16
+#: Places whose whole gradients are added up.
+_PLACES = 64
+#: Multiples of the first number, modulo the second, are spread evenly: their ratio is near the
+#: golden one.
+_ODD, _SPAN = 40503, 2**16
 
 
 class OutputGradients:
@@ -204,7 +207,7 @@ class OutputGradients:
             self._measure_gap(sampled)
         if not (self.records and self.measures_outputs):
             return
-        self.sizes.append(_size(places, stride))
+        self.sizes.append(_size(places))
         logits = self._place_logits
         if logits is not None and logits.shape == sampled.shape:
             labels = hard_classes(sampled, logits, named_classes(sampled))
@@ -252,7 +255,7 @@ class OutputGradients:
         self._pair(texts)
         if not self.measures_outputs:
             return
-        self.sizes.append(_size(*places_and_stride(gradient)))
+        self.sizes.append(_size(places_and_stride(gradient)[0]))
         pulls = class_pulls(gradient, logits, labels)
         self._add_classes(pulls)
         lowered = (pulls[1] < 0).sum() / (pulls[0] > 0).sum().clamp_min(1)
@@ -265,20 +268,22 @@ def _is_readable(gradient: Tensor) -> bool:
     return is_plain(gradient) and gradient.is_contiguous() and gradient.numel() > 0
 
 
-def _size(places: Tensor, stride: int) -> Tensor:
-    """The sum of a gradient's absolute values, from every so many of its places; NaN if unknown.
+def _size(places: Tensor) -> Tensor:
+    """The sum of a gradient's absolute values, from some of its places; NaN if unknown.
+
+    Places that are paid for are read first, evenly spread: of a masked model they are a few.
 
     Args:
         places: (places, columns) the gradient.
-        stride: Between two places that are read.
     """
-    sampled = places[::stride]
+    # a few columns tell which places are paid for, without reading all of them
+    is_paid = (places[:, :_COLUMNS] != 0).any(-1)
+    turns = is_paid + torch.arange(len(places), device=places.device) * _ODD % _SPAN / (2 * _SPAN)
+    sampled = places[turns.topk(min(_PLACES, len(places))).indices]
     of_places = sampled.abs().sum(-1, dtype=torch.float32)
     n_sampled = (of_places > 0).sum()
-    # a few columns tell which places are paid for, without reading all of them
-    n_paid = (places[:, :_COLUMNS] != 0).any(-1).sum().clamp_min(n_sampled)
+    n_paid = is_paid.sum().clamp_min(n_sampled)
     total = of_places.sum() * n_paid / n_sampled.clamp_min(1)
-    is_known = n_sampled >= (_FEWEST_PAID if stride > 1 else 0)
     # if only the target's number has a gradient, as of -log p by p, these are no logits
-    is_known &= ((sampled != 0).sum(-1) > 1).any()
-    return torch.where(is_known, total, torch.nan)
+    is_of_logits = ((sampled != 0).sum(-1) > 1).any()
+    return torch.where(is_of_logits, total, torch.nan)
