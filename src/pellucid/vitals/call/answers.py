@@ -26,6 +26,7 @@ from pellucid.vitals.call.answer_rows import (
     pair_signs,
     pays_last_alone,
 )
+from pellucid.vitals.call.answer_texts import cut_off
 from pellucid.vitals.call.pair_weights import balance_of_sides, paired
 from pellucid.vitals.call.place_weights import UNCERTAIN, names_targets, target_weights
 from pellucid.vitals.call.reward_order import compare_rewards, judged_prompts
@@ -192,10 +193,11 @@ class Answers:
         """
         texts = self._texts
         self.close()
-        signs: dict[str, float] = {"answers.own": 1.0} if self._is_own else {}
+        rows = sum(len(ids) for ids, _ in texts) * max(1.0, self._n_calls / _CALLS)
+        signs = {"answers.own": 1.0, "answers.rows": rows} if self._is_own else {}
         shares = {"answers.alike": self._alike, "answers.prompts": self._paid_prompts}
         signs |= {id: share for id, share in shares.items() if share is not None}
-        surplus = [reading.surplus[reading.surplus.isfinite()] for reading in self._rows.values()]
+        surplus = [row.surplus[row.surplus.isfinite()] for row in self._rows.values()]
         # rows without a gradient are left out: of a few, rewards choose the unlikely ones
         if self._is_own and sum(map(len, surplus)) >= _FEWEST_OWN:
             signs["answers.surplus"] = float(torch.cat(surplus).mean())
@@ -209,8 +211,7 @@ class Answers:
         if self._is_own and self._weights:
             signs |= own_weights(torch.cat(self._weights))
             signs["answers.last"] = float(self._pays_last_alone)
-        weights = self._weights or self._scores
-        if not weights:
+        if not (weights := self._weights or self._scores):
             return signs
         all_weights = torch.cat([w.double().cpu() for w in weights])
         all_weights = all_weights[torch.isfinite(all_weights) & (all_weights != 0)]
@@ -226,7 +227,7 @@ class Answers:
         is_half = len(raised) == len(lowered) and not self._is_own
         if signs["answers.paired"] or is_half:
             comparison = compare_pairs(texts, self._rows)
-            signs |= pair_signs(texts, self._rows) | comparison
+            signs |= pair_signs(texts, self._rows) | cut_off(texts, self._rows) | comparison
             self.is_open = not comparison and not self._is_own  # later updates bring more pairs
             self._texts = texts if self.is_open else []
         if self._weights:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import correlation
 
 import torch
 from torch import Tensor
@@ -14,6 +15,8 @@ from pellucid.vitals.call.answer_rows import RowReadings, first_rows_of
 _FEWEST = 8
 #: Advantages, or rewards, that differ by less than this share of their size are equal.
 _EQUAL = 1e-3
+#: Answers of fewer lengths follow a line by chance.
+_LENGTHS = 4
 #: A loop passes the reward of each answer by one of these names.
 REWARDS = ("reward", "rewards", "train/reward", "train/rewards")
 
@@ -77,7 +80,7 @@ def compare_rewards(
     readings: Mapping[int, RowReadings],
     prompts: Tensor | None,
 ) -> dict[str, float]:
-    """The sign `answers.agreement`, if there is one reward for each row of the update.
+    """The signs `answers.agreement` and `answers.by_length`, if each row has one reward.
 
     Args:
         rewards: The rewards of all rows.
@@ -88,14 +91,35 @@ def compare_rewards(
     if len(rewards) != sum(n_rows):
         return {}
     places, weights, groups = list[int](), list[float](), list[int]()
+    lengths = list[float]()
     for call, reading in sorted(readings.items()):
         if not 0 <= call < len(n_rows):
             continue
         rows: list[int] = to_list(reading.rows)
         places += [sum(n_rows[:call]) + row for row in rows]
         weights += to_list(reading.weights)
+        no_lengths = torch.zeros(len(rows))
+        lengths += to_list(no_lengths if reading.n_tokens is None else reading.n_tokens)
         first_rows = first_rows_of(prompts) if call == 0 and prompts is not None else None
         groups += [-1 if first_rows is None else first_rows[row] for row in rows]
     values: list[float] = to_list(rewards)
-    share = agreement(weights, [values[place] for place in places], groups)
-    return {} if share is None else {"answers.agreement": share}
+    row_rewards = [values[place] for place in places]
+    signs = {
+        "answers.agreement": agreement(weights, row_rewards, groups),
+        "answers.by_length": follow_lengths(row_rewards, lengths),
+    }
+    return {name: value for name, value in signs.items() if value is not None}
+
+
+def follow_lengths(rewards: Sequence[float], lengths: Sequence[float]) -> float | None:
+    """The correlation of rewards with lengths of answers; None if too few are known, or differ.
+
+    Args:
+        rewards: The reward of each answer.
+        lengths: How many tokens of each are paid for; 0 if that is unknown.
+    """
+    answers = [row for row in zip(lengths, rewards, strict=True) if row[0] > 0]
+    sizes, values = [size for size, _ in answers], [value for _, value in answers]
+    if len(answers) < _FEWEST or len({*sizes}) < _LENGTHS or len({*values}) < 2:
+        return None
+    return correlation(sizes, values)
