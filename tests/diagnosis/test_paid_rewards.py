@@ -26,7 +26,9 @@ def points(values: Sequence[float]) -> tuple[tuple[int, float], ...]:
     return tuple(enumerate(values, 1))
 
 
-def policy(n_answers: int = 24, losses: Sequence[float] = (), **columns: Sequence[float]) -> History:
+def policy(
+    n_answers: int = 24, losses: Sequence[float] = (), **columns: Sequence[float]
+) -> History:
     """A training on rewards, over after 40 updates, that passes these columns."""
     signs = {"answers.rows": float(n_answers)} if n_answers else {}
     stride = Mark(UPDATES, UPDATES, 1, [1e-3] * UPDATES, list(range(1, UPDATES + 1)))

@@ -22,7 +22,7 @@ _AROUND = 4
 _ROWS, _LONGEST = 32, 64
 #: A template closes an answer by one of its last two tokens.
 _LAST = 2
-#: Fewer texts are of one length by chance. Cut-off ones differ in their last token and their prompt.
+#: Fewer texts are of one length by chance. Cut-off ones have several last tokens and prompts.
 _FEWEST_TEXTS, _TOKENS, _LENGTHS = 12, 3, 4
 
 Row = tuple[list[int], list[int], bool]
@@ -91,9 +91,7 @@ def _are_open(answers: Sequence[Sequence[int]], ends: set[int]) -> bool:
     )
 
 
-def cut_off(
-    calls: Sequence[MaskedIds], readings: Mapping[int, RowReadings]
-) -> dict[str, float]:
+def cut_off(calls: Sequence[MaskedIds], readings: Mapping[int, RowReadings]) -> dict[str, float]:
     """The sign `answers.cut_off` of pairs whose paid tokens are known.
 
     Args:

@@ -21,6 +21,58 @@ _LENGTHS = 4
 REWARDS = ("reward", "rewards", "train/reward", "train/rewards")
 
 
+class FirstRewards:
+    """The rewards of the first update's answers, which a loop passes before its step or after."""
+
+    def __init__(self) -> None:
+        self._rewards: Tensor | None = None
+        #: what they are compared with, if the first update ended without them
+        self._waiting: tuple[list[int], dict[int, RowReadings], Tensor | None] | None = None
+        self._is_open = True
+
+    def take(self, rewards: Tensor) -> None:
+        """Keep the rewards of the rows of an update; the last ones count.
+
+        Args:
+            rewards: (rows).
+        """
+        if self._is_open:
+            self._rewards = rewards
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the first update ended without its rewards, and the next one has not ended."""
+        return self._waiting is not None
+
+    def close(self) -> None:
+        """A training call of the next update comes: its rewards are of other answers."""
+        if self._waiting is not None:
+            self._is_open = False
+
+    def compare(
+        self, n_rows: Sequence[int], readings: Mapping[int, RowReadings], prompts: Tensor | None
+    ) -> dict[str, float]:
+        """The signs of the first update's rewards; none before they are passed.
+
+        Args:
+            n_rows: How many rows each call has.
+            readings: What the gradients showed of some rows; empty if rows are in another order.
+            prompts: The prompts of the rows of the first call, if they are known.
+        """
+        if self._rewards is None:
+            self._waiting = ([*n_rows], dict(readings), prompts) if readings else None
+            return {}
+        signs = judged_prompts(self._rewards, prompts)
+        return signs | compare_rewards(self._rewards, n_rows, readings, prompts)
+
+    def compare_late(self) -> dict[str, float]:
+        """The signs of rewards that were passed between the first step and the next update."""
+        waiting, self._waiting, self._is_open = self._waiting, None, False
+        if waiting is None or self._rewards is None:
+            return {}
+        return self.compare(*waiting)
+
+
 def rows_of_rewards(numbers: Mapping[str, Tensor | float]) -> Tensor | None:
     """The rewards of several answers among the numbers that a loop passes; None without them."""
     for name in REWARDS:
@@ -88,7 +140,7 @@ def compare_rewards(
         readings: What the gradients of some calls showed of some of their rows.
         prompts: The prompts of the rows of the first call, if they are known.
     """
-    if len(rewards) != sum(n_rows):
+    if len(rewards) != sum(n_rows) or not readings:
         return {}
     places, weights, groups = list[int](), list[float](), list[int]()
     lengths = list[float]()
