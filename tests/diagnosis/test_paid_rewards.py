@@ -16,10 +16,10 @@ from pellucid.vitals import Mark
 from pellucid.vitals.call.answer_texts import share_cut_off
 from pellucid.vitals.call.reward_order import follow_lengths
 
-UPDATES = 40
+UPDATES = 120
 _DRAWS = random.Random(3)
 NOISE = [_DRAWS.gauss(0, 0.1) for _ in range(UPDATES)]
-LENGTHS = [10 + step + 20 * noise for step, noise in enumerate(NOISE)]
+LENGTHS = [10 + step / 3 + 20 * noise for step, noise in enumerate(NOISE)]
 
 
 def points(values: Sequence[float]) -> tuple[tuple[int, float], ...]:
@@ -29,7 +29,7 @@ def points(values: Sequence[float]) -> tuple[tuple[int, float], ...]:
 def policy(
     n_answers: int = 24, losses: Sequence[float] = (), **columns: Sequence[float]
 ) -> History:
-    """A training on rewards, over after 40 updates, that passes these columns."""
+    """A training on rewards, over after all updates, that passes these columns."""
     signs = {"answers.rows": float(n_answers)} if n_answers else {}
     stride = Mark(UPDATES, UPDATES, 1, [1e-3] * UPDATES, list(range(1, UPDATES + 1)))
     facts: dict[str, Any] = {"objective": "rewards", "pretrained": True, "total_steps": UPDATES}
@@ -69,7 +69,7 @@ def test_a_reward_that_is_the_length_is_named() -> None:
 
 def test_a_reward_that_rises_with_the_length_and_is_another_thing_is_none() -> None:
     rising = [0.1 * length + _DRAWS.gauss(0, 0.1) for length in LENGTHS]
-    others = [0.1 * step + _DRAWS.gauss(0, 0.1) for step in range(UPDATES)]
+    others = [0.03 * step + _DRAWS.gauss(0, 0.1) for step in range(UPDATES)]
     for paid in (rising, others, [-0.1 * length for length in LENGTHS]):
         assert paid_length(HistoryView(policy(reward=paid, length=LENGTHS))) is None
 
@@ -82,7 +82,7 @@ def test_rewards_of_the_first_answers_are_compared_with_their_lengths() -> None:
     assert follow_lengths(lengths, [*lengths[:7], 0.0]) is None
 
 
-@pytest.mark.parametrize(("losses", "code"), [(rewards(0.0), "GRD002"), ([0.0] * 40, "RLH001")])
+@pytest.mark.parametrize(("losses", "code"), [(rewards(0.0), "GRD002"), ([0.0] * UPDATES, "RLH001")])
 def test_a_loss_that_moves_without_a_gradient_has_advantages(
     losses: Sequence[float], code: str
 ) -> None:
