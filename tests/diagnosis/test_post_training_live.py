@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pellucid.vitals import Watch
+from pellucid.vitals import Watch, watch
 from support.nightly import sampled
 from support.post_training import (
     EOS,
@@ -23,6 +23,7 @@ from support.post_training import (
     named,
     new_model,
     packed,
+    policy,
     scorer,
     sft,
     vowels,
@@ -215,6 +216,28 @@ def test_policy_that_trains_on_its_own_answers_is_known_by_their_prompts() -> No
     signs = signs_of(Loop(partial(grpo, reward=vowels), updates=2))
     assert signs["answers.own"] == 1
     assert 0.2 < signs["answers.lowered"] < 0.8
+
+
+def test_rewards_that_a_loop_logs_after_its_step_are_those_of_the_update() -> None:
+    earned: list[Tensor] = []
+
+    def rewarded(ids: Tensor) -> Tensor:
+        earned.append(vowels(ids))
+        return earned[-1]
+
+    model = policy()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    with watch(model, optimizer) as w:
+        for step in range(2):
+            loss = grpo(model, model, step, w, reward=rewarded)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            w.step(loss)
+            w.log({"rewards": earned[-1]})
+    signs = {sign.id: sign.value for sign in w.signs}
+    assert signs["answers.agreement"] == 1
+    assert signs["answers.rows"] == 16
 
 
 def test_numbers_of_the_loop_are_kept_by_their_names() -> None:

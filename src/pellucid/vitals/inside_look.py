@@ -146,8 +146,13 @@ class InsideLook(WatchReport):
             if self.updates == 1 and not first.reason:
                 first = self._watch_part(first)
             self.guard("the first batch", first.watch_table, self._hooks)
-        is_open = first is not None and (self.first_call.is_open or first.answers.is_open)
-        if first is not None and is_open and not self._anatomy.is_sharded:
+        answers = None if first is None else first.answers
+        is_open = answers is not None and (answers.is_open or answers.rewards.is_waiting)
+        if (
+            first is not None
+            and (is_open or self.first_call.is_open)
+            and not self._anatomy.is_sharded
+        ):
             with self._schedule.clock.stopped():
                 self.first_call.run(first.model, first, self._metrics)
             self._judge.is_cross_entropy = self.first_call.is_cross_entropy

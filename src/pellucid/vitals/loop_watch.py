@@ -168,7 +168,7 @@ class Watch(InsideLook):
         """
         rewards = rows_of_rewards(numbers)
         if rewards is not None and self._first_batch is not None:
-            self._first_batch.answers.rewards = rewards
+            self._first_batch.answers.rewards.take(rewards)
         self._losses.log(numbers, self._metrics)
 
     def pause(self) -> None:

@@ -7,6 +7,7 @@ import torch
 
 from pellucid.vitals.call.answer_rows import RowReadings
 from pellucid.vitals.call.reward_order import (
+    FirstRewards,
     agreement,
     compare_rewards,
     judged_prompts,
@@ -58,3 +59,30 @@ def test_prompts_whose_answers_earn_the_same_judge_nothing() -> None:
     rewards = torch.tensor([0.5] * 4 + REWARDS[4:])
     assert judged_prompts(rewards, prompts) == {"answers.judged": 0.5}
     assert judged_prompts(rewards, None) == judged_prompts(rewards[:7], prompts) == {}
+
+
+def first_rewards() -> FirstRewards:
+    """Those of an update that ended before its rewards were passed."""
+    rewards, weights = FirstRewards(), torch.tensor(ADVANTAGES)
+    readings = {0: RowReadings(torch.arange(8), weights, weights)}
+    prompts = torch.tensor([[1, 2]] * 4 + [[1, 3]] * 4)
+    assert rewards.compare([8], readings, prompts) == {}
+    assert rewards.is_waiting
+    return rewards
+
+
+def test_rewards_that_come_after_the_step_are_those_of_its_answers() -> None:
+    rewards = first_rewards()
+    rewards.take(torch.tensor(REWARDS))
+    rewards.close()
+    rewards.take(-torch.tensor(REWARDS))  # of the next update
+    assert rewards.compare_late() == {"answers.agreement": 1.0, "answers.judged": 1.0}
+    assert not rewards.is_waiting
+    assert rewards.compare_late() == {}
+
+
+def test_rewards_that_come_with_the_next_answers_are_not_compared() -> None:
+    rewards = first_rewards()
+    rewards.close()
+    rewards.take(torch.tensor(REWARDS))
+    assert rewards.compare_late() == {}

@@ -105,6 +105,14 @@ def told_by_length(view: HistoryView) -> Candidate | None:
     )
 
 
+def answers_without_end(view: HistoryView) -> Candidate | None:
+    """Texts of pairs that are cut off at one length, most of them."""
+    share = view.first("answers.cut_off")
+    if share is None or share <= limit("DAT019", "cut") or not view.facts.on_preferences:
+        return None
+    return suspect("DAT019/pairs", value=share, step=0)
+
+
 def unbalanced_sides(view: HistoryView) -> Candidate | None:
     """Answers of one kind that have nearly all of the weight, in a loss of single answers."""
     balance = view.first("answers.balance")
@@ -233,6 +241,7 @@ CAUSES: tuple[Cause, ...] = (
     two_units,
     unbalanced_sides,
     told_by_length,
+    answers_without_end,
     decided_pairs,
     turned_pairs,
     summed_pairs,

@@ -10,9 +10,9 @@ import statistics
 from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect, suspect_mark
 from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.causes.reference import charged_beta
-from pellucid.diagnosis.causes.reward_gains import PARTS, Rewards, rewards_of
+from pellucid.diagnosis.causes.reward_gains import PARTS, Rewards, follows_length, rewards_of
 from pellucid.diagnosis.finding import limit
-from pellucid.diagnosis.logs.statistics import ends
+from pellucid.diagnosis.logs.statistics import ends, noise
 
 #: The noise of rewards is known from so many rows on.
 _NOISY = 8
@@ -59,7 +59,8 @@ def flat_reward(view: HistoryView) -> Candidate | None:
     is_noise_known = len(view.measure("reward")) >= _NOISY
     is_open = is_noise_known and (rewards.errors or 0.0) > limit("RLH012", "open")
     severity = "note" if is_open else None
-    return suspect("RLH012", n=view.updates, severity=severity, **rewards._asdict())
+    key = "RLH012/means" if rewards.is_of_means else "RLH012"
+    return suspect(key, n=view.updates, severity=severity, **rewards._asdict())
 
 
 def _rows_with_spread(view: HistoryView) -> list[bool]:
@@ -185,6 +186,17 @@ def empty_answers(view: HistoryView) -> Candidate | None:
     return suspect("RLH014", long=long, short=short, start=start, end=end)
 
 
+def paid_length(view: HistoryView) -> Candidate | None:
+    """Rewards that follow the length of answers and nothing else, and rise: longer is better."""
+    share, rewards = follows_length(view), view.history.measures.get("reward", ())
+    if not view.facts.on_rewards or share is None or len(rewards) < limit("RLH008", "rows"):
+        return None
+    start, end = ends(rewards)
+    if share < limit("RLH008", "paid") or end <= start + noise(view.measure("reward")):
+        return None
+    return suspect("RLH008/paid", share=share, start=start, end=end)
+
+
 def foreign_answers(view: HistoryView) -> Candidate | None:
     """Answers that the policy would not have drawn, in a loss that does not divide its logits."""
     surplus, temperature = view.first("answers.surplus"), view.first("logits.temperature")
@@ -254,6 +266,7 @@ CAUSES: tuple[Cause, ...] = (
     frozen_policy,
     odd_temperature,
     empty_answers,
+    paid_length,
     foreign_answers,
     turned_advantages,
     unrelated_advantages,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from itertools import pairwise
 from typing import NamedTuple
 
 from pellucid.diagnosis.causes.history_view import HistoryView
@@ -22,7 +23,8 @@ class Rewards(NamedTuple):
 
     The gain is in deviations of single rewards, and in standard errors as the noise from row to row
     tells them; the latter is None without noise. `largest_gain` is what the second half may have
-    gained, in deviations: what it has, and a standard error.
+    gained, in deviations: what it has, and a standard error. `is_of_means` says whether only the
+    noise of mean rewards told the deviation.
     """
 
     start: float
@@ -30,6 +32,7 @@ class Rewards(NamedTuple):
     gain: float
     errors: float | None
     largest_gain: float
+    is_of_means: bool = False
 
 
 def rewards_of(view: HistoryView) -> Rewards | None:
@@ -41,6 +44,8 @@ def rewards_of(view: HistoryView) -> Rewards | None:
     # a whole batch has a larger deviation than its groups, which is better than none
     deviations = view.measure("reward_spread") or view.measure("reward_deviation")
     spreads = [spread for spread in deviations if spread > 0]
+    if not deviations:
+        spreads = _spread_of_means(view)
     is_over = total is not None and view.updates >= limit("RLH012", "share") * total
     if not view.facts.on_rewards or not is_over or len(points) < PARTS or not spreads:
         return None
@@ -56,14 +61,33 @@ def rewards_of(view: HistoryView) -> Rewards | None:
     start, best, spread = part_means[0], max(part_means[1:]), statistics.median(spreads)
     if spread < limit("RLH012", "spread") * abs(start):
         return None
-    # the standard deviation of single rows, around any line
-    deviation = 1.4826 * bend(view.measure("reward")) / math.sqrt(6)
+    deviation = _noise_of_rows(view)
     error = deviation * math.sqrt(2 / size)
     errors = (best - start) / error if error else math.inf if best > start else None
     late = statistics.fmean(value for _, value in points[len(points) // 2 :])
     late_error = deviation * math.sqrt(1 / size + 1 / (len(points) - len(points) // 2))
     largest_gain = (late - start + late_error) / spread
-    return Rewards(start, best, (best - start) / spread, errors, largest_gain)
+    return Rewards(start, best, (best - start) / spread, errors, largest_gain, not deviations)
+
+
+def _noise_of_rows(view: HistoryView) -> float:
+    """The standard deviation of single rows, around any line."""
+    return 1.4826 * bend(view.measure("reward")) / math.sqrt(6)
+
+
+def _spread_of_means(view: HistoryView) -> list[float]:
+    """The deviation of single rewards as their means tell it, if these show no trend; else none.
+
+    A mean of n rewards deviates by an n-th of their variance. Prompts that are easier than others
+    add to it, and could hide a gain: so the means may not rise by more than a standard error.
+    """
+    n, rewards = view.first("answers.rows"), view.measure("reward")
+    deviation, size = _noise_of_rows(view), len(rewards)
+    if not n or not deviation or size < limit("RLH012", "means"):
+        return []
+    slope = statistics.linear_regression(range(size), rewards).slope
+    error = deviation * math.sqrt(12 / (size * (size**2 - 1)))
+    return [] if slope > error else [deviation * math.sqrt(n)]
 
 
 def has_gained(view: HistoryView) -> bool:
@@ -76,3 +100,32 @@ def has_gained(view: HistoryView) -> bool:
         return False
     end = statistics.fmean(values[-(len(values) // PARTS) :])
     return end >= rewards.best - limit("OPT005", "lost") * (rewards.best - rewards.start)
+
+
+def follows_length(view: HistoryView) -> float | None:
+    """The correlation of mean rewards with mean lengths, from row to row; None if unknown.
+
+    Changes between rows count: two curves that both rise are alike without them. Where the reward
+    of each answer was passed, the first batch tells it.
+    """
+    measures = view.history.measures
+    lengths, rewards = dict(measures.get("length", ())), dict(measures.get("reward", ()))
+    steps = sorted(lengths.keys() & rewards.keys())
+    if len(steps) < limit("RLH008", "rows"):
+        return view.first("answers.by_length")
+    changes = [(lengths[b] - lengths[a], rewards[b] - rewards[a]) for a, b in pairwise(steps)]
+    moved = [pair for pair in changes if pair != (0, 0)]
+    longer, better = [change for change, _ in moved], [change for _, change in moved]
+    if len(moved) < limit("RLH008", "changes") or 1 in (len({*longer}), len({*better})):
+        return None
+    return statistics.correlation(longer, better)
+
+
+def has_advantages(view: HistoryView) -> bool:
+    """Whether the loss moves from update to update, as it cannot where no answer is better.
+
+    Where all advantages are 0, so is the loss, but for the rounding of their division. Where the
+    rewards of single answers were passed, these say more.
+    """
+    losses = view.losses if view.first("answers.judged") is None else []
+    return len(losses) >= PARTS and statistics.pstdev(losses) > limit("RLH001", "loss")

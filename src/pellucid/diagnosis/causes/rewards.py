@@ -7,6 +7,7 @@ import statistics
 
 from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect, suspect_mark
 from pellucid.diagnosis.causes.history_view import HistoryView
+from pellucid.diagnosis.causes.reward_gains import has_advantages
 from pellucid.diagnosis.finding import Severity, limit
 from pellucid.diagnosis.logs.statistics import ends, noise
 from pellucid.vitals import Mark
@@ -70,6 +71,8 @@ def no_gradient(view: HistoryView) -> Candidate | None:
         if cut_off >= limit("RLH002", "share"):
             return suspect_mark("RLH002/left out", mark, cut_off=cut_off)
         return suspect_mark("GRD002/rewards", mark)
+    if mark.share == 1 and _share_without_spread(view) is None and has_advantages(view):
+        return suspect_mark("GRD002/advantages", mark)
     severity = _severity_if_it_learns(view) or ("fault" if mark.share == 1 else None)
     return suspect_mark("RLH001/blank", mark, _likely_from_start(mark), severity=severity)
 

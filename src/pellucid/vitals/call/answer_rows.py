@@ -65,7 +65,7 @@ def pair_signs(
         calls: The rows of each call.
         readings: What the gradient showed of some calls.
     """
-    rows = [row for ids, mask in calls for row in _texts(ids, mask)]
+    rows = [row for ids, mask in calls for row in texts_of(ids, mask)]
     width = max(map(len, rows), default=0)
     if len(rows) < 2 or len(rows) ** 2 * width > _MOST:
         return {}
@@ -113,7 +113,7 @@ def compare_pairs(
     for call, reading in sorted(readings.items()):
         if not 0 <= call < len(calls):
             continue
-        texts = _texts(*calls[call])
+        texts = texts_of(*calls[call])
         columns: list[list[float]] = [
             to_list(torch.full_like(reading.weights, torch.nan) if column is None else column)
             for column in reading
@@ -286,7 +286,7 @@ def _is_centred(weights: Sequence[float]) -> bool:
     return total > 0 and abs(sum(weights)) < _CENTRED * total
 
 
-def _texts(ids: Tensor, mask: Tensor | None) -> list[Tensor]:
+def texts_of(ids: Tensor, mask: Tensor | None) -> list[Tensor]:
     """The real tokens of each row."""
     if mask is None or mask.shape != ids.shape:
         return list(ids)

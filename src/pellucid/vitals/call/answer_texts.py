@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from jaxtyping import Int
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from pellucid.batches import IGNORED
 from pellucid.typed import to_list
+from pellucid.vitals.call.answer_rows import MaskedIds, RowReadings, texts_of
 from pellucid.vitals.call.arguments import Arguments
 
 #: Fewer rows say nothing. Shorter answers may be quoted, or be names of classes.
@@ -21,6 +22,8 @@ _AROUND = 4
 _ROWS, _LONGEST = 32, 64
 #: A template closes an answer by one of its last two tokens.
 _LAST = 2
+#: Fewer texts are of one length by chance. Cut-off ones have several last tokens and prompts.
+_FEWEST_TEXTS, _TOKENS, _LENGTHS = 12, 3, 4
 
 Row = tuple[list[int], list[int], bool]
 
@@ -86,3 +89,51 @@ def _are_open(answers: Sequence[Sequence[int]], ends: set[int]) -> bool:
         token in ends or (2 * n >= len(answers) and token not in inside)
         for token, n in last.items()
     )
+
+
+def cut_off(calls: Sequence[MaskedIds], readings: Mapping[int, RowReadings]) -> dict[str, float]:
+    """The sign `answers.cut_off` of pairs whose paid tokens are known.
+
+    Args:
+        calls: The rows of each call.
+        readings: What the gradient showed of some rows of some calls.
+    """
+    texts, n_paid = list[Tensor](), list[float]()
+    for call, reading in sorted(readings.items()):
+        if 0 <= call < len(calls) and reading.n_tokens is not None:
+            call_texts, rows = texts_of(*calls[call]), to_list(reading.rows)
+            texts += [call_texts[row] for row in rows]
+            n_paid += to_list(reading.n_tokens)
+    share = share_cut_off(texts, n_paid)
+    return {} if share is None else {"answers.cut_off": share}
+
+
+def share_cut_off(texts: Sequence[Tensor], n_paid: Sequence[float]) -> float | None:
+    """The share of texts of one largest length that stop without the token that ends all others.
+
+    Their prompts have several lengths, so it is no form of theirs. None where no shorter text shows
+    how texts end, or where it ends otherwise than another one.
+
+    Args:
+        texts: The ids of each; equal ids at an end, such as padding, count as one.
+        n_paid: How many tokens of each are paid for; not above 0 if unknown.
+    """
+    rows = [_without_tail(to_list(text)) for text in texts]
+    most = max(map(len, rows), default=0)
+    ends = {row[-1] for row in rows if 0 < len(row) < most}
+    if len(rows) < _FEWEST_TEXTS or len(ends) != 1 or len(rows) != len(n_paid):
+        return None
+    cut = [(row[-1], n) for row, n in zip(rows, n_paid, strict=True) if len(row) == most]
+    cut = [(last, n) for last, n in cut if last not in ends]
+    lengths = {n for _, n in cut if n > 0}
+    if len({last for last, _ in cut}) < _TOKENS or len(lengths) < _LENGTHS:
+        return 0.0
+    return len(cut) / len(rows)
+
+
+def _without_tail(row: list[int]) -> list[int]:
+    """The row with one of the equal tokens at its end."""
+    end = len(row)
+    while end > 1 and row[end - 2] == row[end - 1]:
+        end -= 1
+    return row[:end]

@@ -26,9 +26,10 @@ from pellucid.vitals.call.answer_rows import (
     pair_signs,
     pays_last_alone,
 )
+from pellucid.vitals.call.answer_texts import cut_off
 from pellucid.vitals.call.pair_weights import balance_of_sides, paired
 from pellucid.vitals.call.place_weights import UNCERTAIN, names_targets, target_weights
-from pellucid.vitals.call.reward_order import compare_rewards, judged_prompts
+from pellucid.vitals.call.reward_order import FirstRewards
 from pellucid.vitals.taps.outputs import log_ps_in, scores_in
 from pellucid.vitals.taps.recorded_call import is_plain
 
@@ -63,8 +64,8 @@ class Answers:
         #: what the gradients of these calls show of their rows
         self._rows: dict[int, RowReadings] = {}
         self._n_calls = 0
-        #: the rewards of all rows of the update, if the loop passed them
-        self.rewards: Tensor | None = None
+        #: the rewards of all rows of the update, if the loop passes them
+        self.rewards = FirstRewards()
         self._is_shuffled = False  # whether its answers come in another order than it wrote them
         #: the prompts that the model wrote from, and the share of a call's gradient on their places
         self._prompts: Tensor | None = None
@@ -89,6 +90,7 @@ class Answers:
             mask: Its mask of padding, if it has one.
         """
         prompt, self._prompt = self._prompt, None
+        self.rewards.close()
         if not self.is_open or ids is None or ids.ndim != 2:
             return
         if len(self._texts) < _CALLS:
@@ -192,25 +194,23 @@ class Answers:
         """
         texts = self._texts
         self.close()
-        signs: dict[str, float] = {"answers.own": 1.0} if self._is_own else {}
+        rows = sum(len(ids) for ids, _ in texts) * max(1.0, self._n_calls / _CALLS)
+        signs = {"answers.own": 1.0, "answers.rows": rows} if self._is_own else {}
         shares = {"answers.alike": self._alike, "answers.prompts": self._paid_prompts}
         signs |= {id: share for id, share in shares.items() if share is not None}
-        surplus = [reading.surplus[reading.surplus.isfinite()] for reading in self._rows.values()]
+        surplus = [row.surplus[row.surplus.isfinite()] for row in self._rows.values()]
         # rows without a gradient are left out: of a few, rewards choose the unlikely ones
         if self._is_own and sum(map(len, surplus)) >= _FEWEST_OWN:
             signs["answers.surplus"] = float(torch.cat(surplus).mean())
         if self._prompts is not None and 0 in self._rows:
             signs |= mixed_groups(self._prompts, self._rows[0])
-        if self.rewards is not None:
-            signs |= judged_prompts(self.rewards, self._prompts)
-            if self._weights and not self._is_shuffled:
-                sizes = [len(ids) for ids, _ in texts]
-                signs |= compare_rewards(self.rewards, sizes, self._rows, self._prompts)
+        readings = self._rows if self._weights and not self._is_shuffled else {}
+        sizes = [len(ids) for ids, _ in texts]
+        signs |= self.rewards.compare(sizes, readings, self._prompts)
         if self._is_own and self._weights:
             signs |= own_weights(torch.cat(self._weights))
             signs["answers.last"] = float(self._pays_last_alone)
-        weights = self._weights or self._scores
-        if not weights:
+        if not (weights := self._weights or self._scores):
             return signs
         all_weights = torch.cat([w.double().cpu() for w in weights])
         all_weights = all_weights[torch.isfinite(all_weights) & (all_weights != 0)]
@@ -226,7 +226,7 @@ class Answers:
         is_half = len(raised) == len(lowered) and not self._is_own
         if signs["answers.paired"] or is_half:
             comparison = compare_pairs(texts, self._rows)
-            signs |= pair_signs(texts, self._rows) | comparison
+            signs |= pair_signs(texts, self._rows) | cut_off(texts, self._rows) | comparison
             self.is_open = not comparison and not self._is_own  # later updates bring more pairs
             self._texts = texts if self.is_open else []
         if self._weights:
@@ -237,11 +237,12 @@ class Answers:
         return signs
 
     def measure_later(self) -> dict[str, float]:
-        """The signs of pairs that the first update had too few of, but for those of weights."""
+        """What the first update could not tell: of too few pairs, or of rewards that come late."""
         signs = compare_pairs(self._texts, self._rows)
         if signs or self._n_calls >= _CALLS:
             self.close()
-        return {id: value for id, value in signs.items() if id not in _OF_WEIGHTS}
+        known = {id: value for id, value in signs.items() if id not in _OF_WEIGHTS}
+        return known | self.rewards.compare_late()
 
     def _total_raised(self) -> float:
         """The sum of the weights of all rows that are raised, in all calls."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import correlation
 
 import torch
 from torch import Tensor
@@ -14,8 +15,62 @@ from pellucid.vitals.call.answer_rows import RowReadings, first_rows_of
 _FEWEST = 8
 #: Advantages, or rewards, that differ by less than this share of their size are equal.
 _EQUAL = 1e-3
+#: Answers of fewer lengths follow a line by chance.
+_LENGTHS = 4
 #: A loop passes the reward of each answer by one of these names.
 REWARDS = ("reward", "rewards", "train/reward", "train/rewards")
+
+
+class FirstRewards:
+    """The rewards of the first update's answers, which a loop passes before its step or after."""
+
+    def __init__(self) -> None:
+        self._rewards: Tensor | None = None
+        #: what they are compared with, if the first update ended without them
+        self._waiting: tuple[list[int], dict[int, RowReadings], Tensor | None] | None = None
+        self._is_open = True
+
+    def take(self, rewards: Tensor) -> None:
+        """Keep the rewards of the rows of an update; the last ones count.
+
+        Args:
+            rewards: (rows).
+        """
+        if self._is_open:
+            self._rewards = rewards
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the first update ended without its rewards, and the next one has not ended."""
+        return self._waiting is not None
+
+    def close(self) -> None:
+        """A training call of the next update comes: its rewards are of other answers."""
+        if self._waiting is not None:
+            self._is_open = False
+
+    def compare(
+        self, n_rows: Sequence[int], readings: Mapping[int, RowReadings], prompts: Tensor | None
+    ) -> dict[str, float]:
+        """The signs of the first update's rewards; none before they are passed.
+
+        Args:
+            n_rows: How many rows each call has.
+            readings: What the gradients showed of some rows; empty if rows are in another order.
+            prompts: The prompts of the rows of the first call, if they are known.
+        """
+        if self._rewards is None:
+            self._waiting = ([*n_rows], dict(readings), prompts) if readings else None
+            return {}
+        signs = judged_prompts(self._rewards, prompts)
+        return signs | compare_rewards(self._rewards, n_rows, readings, prompts)
+
+    def compare_late(self) -> dict[str, float]:
+        """The signs of rewards that were passed between the first step and the next update."""
+        waiting, self._waiting, self._is_open = self._waiting, None, False
+        if waiting is None or self._rewards is None:
+            return {}
+        return self.compare(*waiting)
 
 
 def rows_of_rewards(numbers: Mapping[str, Tensor | float]) -> Tensor | None:
@@ -77,7 +132,7 @@ def compare_rewards(
     readings: Mapping[int, RowReadings],
     prompts: Tensor | None,
 ) -> dict[str, float]:
-    """The sign `answers.agreement`, if there is one reward for each row of the update.
+    """The signs `answers.agreement` and `answers.by_length`, if each row has one reward.
 
     Args:
         rewards: The rewards of all rows.
@@ -85,17 +140,38 @@ def compare_rewards(
         readings: What the gradients of some calls showed of some of their rows.
         prompts: The prompts of the rows of the first call, if they are known.
     """
-    if len(rewards) != sum(n_rows):
+    if len(rewards) != sum(n_rows) or not readings:
         return {}
     places, weights, groups = list[int](), list[float](), list[int]()
+    lengths = list[float]()
     for call, reading in sorted(readings.items()):
         if not 0 <= call < len(n_rows):
             continue
         rows: list[int] = to_list(reading.rows)
         places += [sum(n_rows[:call]) + row for row in rows]
         weights += to_list(reading.weights)
+        no_lengths = torch.zeros(len(rows))
+        lengths += to_list(no_lengths if reading.n_tokens is None else reading.n_tokens)
         first_rows = first_rows_of(prompts) if call == 0 and prompts is not None else None
         groups += [-1 if first_rows is None else first_rows[row] for row in rows]
     values: list[float] = to_list(rewards)
-    share = agreement(weights, [values[place] for place in places], groups)
-    return {} if share is None else {"answers.agreement": share}
+    row_rewards = [values[place] for place in places]
+    signs = {
+        "answers.agreement": agreement(weights, row_rewards, groups),
+        "answers.by_length": follow_lengths(row_rewards, lengths),
+    }
+    return {name: value for name, value in signs.items() if value is not None}
+
+
+def follow_lengths(rewards: Sequence[float], lengths: Sequence[float]) -> float | None:
+    """The correlation of rewards with lengths of answers; None if too few are known, or differ.
+
+    Args:
+        rewards: The reward of each answer.
+        lengths: How many tokens of each are paid for; 0 if that is unknown.
+    """
+    answers = [row for row in zip(lengths, rewards, strict=True) if row[0] > 0]
+    sizes, values = [size for size, _ in answers], [value for _, value in answers]
+    if len(answers) < _FEWEST or len({*sizes}) < _LENGTHS or len({*values}) < 2:
+        return None
+    return correlation(sizes, values)

@@ -103,7 +103,7 @@ class FirstBatch:
     @property
     def is_done(self) -> bool:
         """Whether all was kept that it keeps of the first calls."""
-        is_open = self._awaits_logits or self.answers.is_open
+        is_open = self.answers.is_open or self.answers.rewards.is_waiting or self._awaits_logits
         return bool(self._call or self.reason) and not is_open and self.prompt_answers.is_done
 
     @property
