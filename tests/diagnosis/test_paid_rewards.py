@@ -82,7 +82,9 @@ def test_rewards_of_the_first_answers_are_compared_with_their_lengths() -> None:
     assert follow_lengths(lengths, [*lengths[:7], 0.0]) is None
 
 
-@pytest.mark.parametrize(("losses", "code"), [(rewards(0.0), "GRD002"), ([0.0] * UPDATES, "RLH001")])
+@pytest.mark.parametrize(
+    ("losses", "code"), [(rewards(0.0), "GRD002"), ([0.0] * UPDATES, "RLH001")]
+)
 def test_a_loss_that_moves_without_a_gradient_has_advantages(
     losses: Sequence[float], code: str
 ) -> None:
