@@ -155,7 +155,7 @@ def unrelated_targets(view: HistoryView) -> Candidate | None:
 
 
 def _loss_of_page(view: HistoryView, last_step: int) -> float | None:
-    """The mean loss of the updates that a sign of the ledger is of; None without any.
+    """The mean loss of the updates that a sign of the ledger is of; None unless all are numbers.
 
     Args:
         view: The history.
@@ -163,7 +163,7 @@ def _loss_of_page(view: HistoryView, last_step: int) -> float | None:
     """
     losses = dict(view.history.losses)
     recent = [losses[s] for s in range(last_step - _PAGE + 1, last_step + 1) if s in losses]
-    return statistics.fmean(recent) if recent else None
+    return statistics.fmean(recent) if recent and all(map(math.isfinite, recent)) else None
 
 
 def drowned_classes(view: HistoryView) -> Candidate | None:
@@ -173,17 +173,15 @@ def drowned_classes(view: HistoryView) -> Candidate | None:
         return None
     last = readings[-1]
     loss = _loss_of_page(view, last.step)
-    if loss is None or not math.isfinite(loss) or loss - last.value < entropy:
+    if loss is None or loss - last.value < entropy:
         return None
-    ratio = loss / last.value
-    if ratio < limit("LOS013", "terms"):
+    if loss / last.value < limit("LOS013", "terms"):
         return None
     is_learnt = last.value < limit("LOS013", "unlearnt") * entropy
     return suspect(
         "LOS013/drowned",
         loss=loss,
         nats=last.value,
-        ratio=ratio,
         entropy=entropy,
         step=last.step,
         severity="note" if is_learnt else None,
