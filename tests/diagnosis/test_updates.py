@@ -105,6 +105,17 @@ def test_a_loss_of_pairs_that_begins_at_minus_ln_2_is_turned_round(
     assert [finding.code for finding in findings if finding.severity != "note"] == codes
 
 
+@pytest.mark.parametrize(("climb", "is_note"), [(0.0, True), (1.0, False)])
+def test_decay_in_adams_gradient_is_no_note_where_the_loss_climbs(
+    climb: float, is_note: bool
+) -> None:
+    losses = tuple((step, 3 + climb * step / 60) for step in range(1, 61))
+    marks: dict[MarkName, Mark] = {"pull": Mark(n_seen=6, n_seeable=6, first=2, values=[15.0] * 6)}
+    findings = diagnose(History(name="tuned", losses=losses, facts=Facts(), marks=marks))
+    severities = {finding.code: finding.severity for finding in findings}
+    assert (severities["UPD006"] == "note") is is_note
+
+
 @pytest.mark.parametrize(("same_rows", "codes"), [(0, ["DAT023"]), (7, [])])
 def test_masks_at_the_same_places_of_other_rows_are_named(same_rows: int, codes: list[str]) -> None:
     masks = Mark(n_seen=7, n_seeable=7, first=2, values=[0.9] * 7)

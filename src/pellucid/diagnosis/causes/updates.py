@@ -189,7 +189,8 @@ def coupled_decay(view: HistoryView) -> Candidate | None:
     # each step of Adam is as large as the rate, and nearly all of it may be decay
     drift, share = view.history.marks.get("drift"), mark.value / math.hypot(1, mark.value)
     way = 0.0 if drift is None else share * drift.value * view.updates
-    is_strong = mark.value > limit("UPD006", "strong") and way > limit("UPD006", "way")
+    harms = way > limit("UPD006", "way") or (view.rose or 0.0) > limit("UPD006", "rose")
+    is_strong = mark.value > limit("UPD006", "strong") and harms
     return suspect(
         "UPD006",
         0.96 if is_strong else 0.8,
