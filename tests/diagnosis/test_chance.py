@@ -245,7 +245,7 @@ def test_losses_that_are_no_numbers_are_no_coin() -> None:
     [
         (300.0, 0.69, ["fault"]),  # another term is all that is learnt
         (300.0, 0.3, ["note"]),
-        (3.0, 0.69, []),  # a share of the loss
+        (9.0, 0.69, []),  # another task beside it
         (300.0, 0.0, []),  # the gradient is not that of a mean
         (0.4, 0.01, []),  # what is left of a loss that came down
     ],
