@@ -240,6 +240,7 @@ CAUSES: tuple[Cause, ...] = (
     Comparison("LOS003/foreign", "targets.foreign", (">", "foreign"), n=1),
     Comparison("DAT006/call", "targets.padding", (">", "share"), n=1),
     Comparison("ATT011", "call.hidden", (">", "share"), n=1),
+    Comparison("ATT011/keys", "call.hidden_keys", (">", "share"), n=1),
     Comparison("ATT012", "call.hidden_text", (">", "share"), n=1),
     Comparison("LOS015", "targets.unmasked", (">", "share"), n=1),
     swapped_texts,

@@ -125,12 +125,12 @@ class Repetition:
         return id, float(change(before, after).max())
 
     @contextmanager
-    def noting(self, note: Callable[[str, nn.Module, Any], None]) -> Generator[None]:
-        """Call `note` with the name, the module and the arguments of each module that runs."""
+    def noting(self, *notes: Callable[[str, nn.Module, Any], None]) -> Generator[None]:
+        """Call `notes` with the name, the module and the arguments of each module that runs."""
         handles: list[Any] = []
         try:
             for name, module in named_modules(self._model).items():
-                hook = self._noting(note, name)
+                hook = self._noting(notes, name)
                 handles.append(module.register_forward_pre_hook(hook, with_kwargs=True))
             yield
         finally:
@@ -138,11 +138,12 @@ class Repetition:
                 handle.remove()
 
     def _noting(
-        self, note: Callable[[str, nn.Module, Any], None], name: str
+        self, notes: Sequence[Callable[[str, nn.Module, Any], None]], name: str
     ) -> Callable[..., None]:
         def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             self.has_own_autocast |= _is_in_half()
-            note(name, module, (*args, *kwargs.values()))
+            for note in notes:
+                note(name, module, (*args, *kwargs.values()))
 
         return hook
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from pellucid.vitals.call.arguments import Arguments
 from pellucid.vitals.call.row_content import count_last
@@ -18,6 +19,14 @@ _SHORTEST, _TEXT = 4, 4
 _FEWEST, _LONG_ENOUGH = 3, 8
 #: So many rows, and such a share of them, end with one token if it is an end token.
 _LEAST_ROWS, _NEARLY_ALL = 4, 0.9
+#: torch's modules that take a `key_padding_mask`, which is true, or -inf, where it hides a key.
+_OF_TORCH = (
+    nn.MultiheadAttention,
+    nn.TransformerEncoder,
+    nn.TransformerEncoderLayer,
+    nn.TransformerDecoder,
+    nn.TransformerDecoderLayer,
+)
 
 
 def measure(arguments: Arguments) -> dict[str, float]:
@@ -63,9 +72,64 @@ def hidden_tokens(arguments: Arguments) -> dict[str, float]:
     hidden = ids.masked_fill(shown | ~is_before, -1).sort(1).values
     n_kinds = ((hidden[:, 1:] != hidden[:, :-1]) & (hidden[:, 1:] >= 0)).sum(1)
     return {
-        "call.hidden": float((various(ids, ~shown) & ~various(ids, shown)).double().mean()),
+        "call.hidden": turned_rows(ids, shown),
         "call.hidden_text": float((n_kinds >= _TEXT).double().mean()),
     }
+
+
+def turned_rows(ids: Int[Tensor, "rows time"], shown: Bool[Tensor, "rows time"]) -> float:
+    """The share of rows whose mask hides several ids, and shows at most one.
+
+    Args:
+        ids: The ids that the mask is for.
+        shown: Whether it shows each of them.
+    """
+    return float((various(ids, ~shown) & ~various(ids, shown)).double().mean())
+
+
+class KeyMaskNotes:
+    """Notes the masks of padding that torch's own attention is given in one forward pass.
+
+    Args:
+        inputs: (rows, time, ...) of the call.
+        source: The encoder's ids, if a decoder reads the inputs.
+    """
+
+    def __init__(self, inputs: Tensor, source: Tensor | None = None) -> None:
+        texts = [inputs] if source is None else [inputs, source]
+        # a mask of (time, time) is one of places that see each other
+        self._texts = [
+            text
+            for text in texts
+            if text.ndim == 2 and not text.is_floating_point() and len(text) != text.shape[1]
+        ]
+        self._shares: list[float] = []
+
+    def note(self, name: str, module: nn.Module, arguments: Any) -> None:
+        """Note the masks among the arguments of a module of torch's."""
+        if not isinstance(module, _OF_TORCH):
+            return
+        for mask in arguments:
+            hidden = _hidden_keys(mask)
+            ids = next(
+                (t for t in self._texts if hidden is not None and t.shape == mask.shape), None
+            )
+            if hidden is not None and ids is not None and ids.shape[1] >= _SHORTEST:
+                self._shares.append(turned_rows(ids, ~hidden))
+
+    def signs(self) -> dict[str, float]:
+        """The share of rows whose tokens are hidden and whose padding is shown, the most of all."""
+        return {"call.hidden_keys": max(self._shares)} if self._shares else {}
+
+
+def _hidden_keys(mask: Any) -> Tensor | None:
+    """Where a mask of padding hides keys; None if this is none."""
+    if not isinstance(mask, Tensor) or mask.ndim != 2:
+        return None
+    if mask.dtype == torch.bool:
+        return mask
+    is_added = mask.is_floating_point() and bool(((mask == 0) | (mask == -torch.inf)).all())
+    return mask == -torch.inf if is_added else None
 
 
 def before_hidden_end(

@@ -94,7 +94,6 @@ class CallProbe:
     def measure(self) -> dict[str, float]:
         """The signs by their ids; those that this call cannot have are missing."""
         call, arguments = self._call, self._call.arguments
-        inputs = arguments.inputs
         self._add("the paid targets", self._read_targets)
         targets = None if call.paid is None else call.paid.all
         rows = partial(target_rows.measure, arguments, *self._tokens_and_targets(), targets)
@@ -106,9 +105,9 @@ class CallProbe:
             self._add("call.inputs", self._measure_dependence)
         if arguments.source is not None and self._may_take(2):
             self._add("call.source", self._measure_source)
-        if inputs.ndim == 2 and self._may_take(2):
+        if arguments.inputs.ndim == 2 and self._may_take(2):
             self._add("call.padding", self._measure_padding)
-        if inputs.ndim == 2 and arguments.source is None and self._may_take(2):
+        if arguments.inputs.ndim == 2 and arguments.source is None and self._may_take(2):
             self._add("call.documents", self._measure_documents)
         return self._signs
 
@@ -137,19 +136,21 @@ class CallProbe:
         inputs = arguments.inputs
         places = places_to_change(inputs, tokens, targets, aligned) if has_places(inputs) else None
         variant = with_other_rows(arguments, places)
-        notes = PositionNotes(inputs, arguments.tensor(arguments.source))
-        with self._repeat.noting(notes.note):
+        texts = (inputs, arguments.tensor(arguments.source))
+        positions, masks = PositionNotes(*texts), padding_mask.KeyMaskNotes(*texts)
+        with self._repeat.noting(positions.note, masks.note):
             before = self._repeat(arguments)
+        noted = positions.signs() | masks.signs()
         if before is None or variant is None or len(before) != len(inputs):
-            return notes.signs()
+            return noted
         after = self._repeat(variant)
         if after is None or after.shape != before.shape or not bool(torch.isfinite(before).all()):
-            return notes.signs()
+            return noted
         changes = change(before, after)
         id, random = self._repeat.randomness(arguments, before) if self._may_take(1) else ("", 0.0)
         if self._over_rounding(random):
-            return notes.signs() | {id: random}
-        signs = notes.signs() | target_rows.judge_outputs(arguments, tokens, targets, before)
+            return noted | {id: random}
+        signs = noted | target_rows.judge_outputs(arguments, tokens, targets, before)
         n_changed = count_changed(inputs)
         largest_change = float(changes[:n_changed].max())
         if not largest_change and places is not None and self._may_take(1):
@@ -277,8 +278,7 @@ class CallProbe:
         tokens, targets = self._tokens_and_targets()
         if tokens is None or targets is None or self._repeat.mixes_rows:
             return {}
-        id_and_starts = documents.find_starts(arguments, tokens, targets)
-        if id_and_starts is None:
+        if (id_and_starts := documents.find_starts(arguments, tokens, targets)) is None:
             return {}
         id, starts = id_and_starts
         is_later = starts.long().cumsum(1) > 0
