@@ -259,7 +259,14 @@ CAUSES: tuple[Cause, ...] = (
         n=1,
         condition=_knows_frequencies_at_most,
     ),
-    Comparison("DAT009/columns", "batch.columns", (">", "interleaved"), n=1),
+    Comparison(
+        "DAT009/columns",
+        "batch.columns",
+        (">", "interleaved"),
+        n=1,
+        condition=lambda view: not view.first("call.time_first"),
+    ),
+    Comparison("DAT009/across", "batch.across", (">", "interleaved"), n=1),
     Comparison(
         "DAT009/disorder",
         "batch.disorder",

@@ -45,6 +45,7 @@ from pellucid.vitals.call.dependence import (
 )
 from pellucid.vitals.call.paid_targets import PaidTargets
 from pellucid.vitals.call.positions import PositionNotes
+from pellucid.vitals.call.reading_order import LayoutNotes
 from pellucid.vitals.call.soft_targets import measure_choice
 
 #: A loss on at least so many places is one on all tokens.
@@ -138,9 +139,10 @@ class CallProbe:
         variant = with_other_rows(arguments, places)
         texts = (inputs, arguments.tensor(arguments.source))
         positions, masks = PositionNotes(*texts), padding_mask.KeyMaskNotes(*texts)
-        with self._repeat.noting(positions.note, masks.note):
+        layout = LayoutNotes(inputs, self._call.ids)
+        with self._repeat.noting(positions.note, masks.note, layout.note):
             before = self._repeat(arguments)
-        noted = positions.signs() | masks.signs()
+        noted = positions.signs() | masks.signs() | layout.signs()
         if before is None or variant is None or len(before) != len(inputs):
             return noted
         after = self._repeat(variant)
@@ -289,8 +291,6 @@ class CallProbe:
             return {}
         changes = change(before, after)[is_later]
         return self._drop_hidden({id: self._over_rounding(float(changes.max()))})
-
-    # ---- targets
 
     def _tokens_and_targets(self) -> tuple[Tensor | None, Tensor | None]:
         """Ids and targets of the rows, if the outputs follow the ids place by place."""

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import torch
 from jaxtyping import Bool, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from pellucid.vitals.call.token_order import (
     count_pairs,
@@ -40,6 +40,13 @@ _NEIGHBOUR_RATIO = 2
 _TIED = 1.5
 #: Fewer tokens say nothing, and fewer gaps from one place of an id to the next.
 _FEWEST_TOKENS, _FEWEST_GAPS = 256, 32
+#: torch's modules that read (time, rows, features), unless they say `batch_first`.
+_WITH_TIME = (
+    nn.RNNBase,
+    nn.MultiheadAttention,
+    nn.TransformerEncoderLayer,
+    nn.TransformerDecoderLayer,
+)
 #: An id that fills every so many places has nearly all of its gaps so wide; a special one, which
 #: also ends texts, most of them.
 _PERIODS, _NEARLY_ALL, _MAJORITY = (2, 3, 4), 0.85, 0.6
@@ -62,6 +69,33 @@ def text_in_columns(ids: Int[Tensor, "rows time"]) -> float:
     half = max(2, len(ids) // 2)
     ratio_apart = _ratio_of_unequal(ids[:-half], ids[half:])
     return ratio_of_neighbours if ratio_of_neighbours > _TIED * ratio_apart else 0.0
+
+
+class LayoutNotes:
+    """Notes whether a model reads ids as (time, rows), as torch's modules do by default.
+
+    Args:
+        inputs: The ids that the model is called with, of a few rows.
+        ids: All of them; None if it is called with vectors.
+    """
+
+    def __init__(self, inputs: Tensor, ids: Tensor | None) -> None:
+        self._shape, self._ids = tuple(inputs.shape[:2]), ids
+        self._is_time_first = False
+
+    def note(self, name: str, module: nn.Module, arguments: Any) -> None:
+        """Note the first axis of what a module of torch's reads."""
+        if not isinstance(module, _WITH_TIME) or len({*self._shape}) < 2:
+            return
+        states = next((value for value in arguments if isinstance(value, Tensor)), None)
+        is_of_ids = states is not None and states.ndim == 3 and states.shape[:2] == self._shape
+        self._is_time_first |= is_of_ids and not getattr(module, "self_attn", module).batch_first
+
+    def signs(self) -> dict[str, float]:
+        """What tells a batch (rows, time) that is read as (time, rows); nothing of other models."""
+        if not self._is_time_first or self._ids is None or self._ids.ndim != 2:
+            return {}
+        return {"call.time_first": 1.0, "batch.across": text_in_columns(self._ids.T)}
 
 
 def disorder(ids: Int[Tensor, "rows time"], is_real: Bool[Tensor, "rows time"]) -> float | None:
