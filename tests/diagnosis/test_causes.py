@@ -522,3 +522,31 @@ def test_what_was_measured_long_ago_is_not_compared_with_the_loss_of_now() -> No
     late = tuple((step, 0.05) for step in range(1, 201))
     stale = replace(healthy(), losses=late, signs={"loss.probe": (Reading(7, 4.0, "calm"),)})
     assert "LOS001" not in {each.code for each in diagnose(stale)}
+
+
+@pytest.mark.parametrize(
+    ("weights", "eps", "code"),
+    [("float16", 1e-8, "NUM003"), ("float16", 1e-6, "NUM007"), ("float32", 1e-8, "NUM004")],
+)
+def test_an_eps_of_0_in_float16_is_told_from_an_overflow(
+    weights: str, eps: float, code: str
+) -> None:
+    facts = Facts(weights=weights, eps=eps, betas=(0.9, 0.999))
+    losses = ((1, 6.2), *((step, math.nan) for step in range(2, 30)))
+    stopped = (1, "norm.gain_low", "model.layers.0.input_layernorm")
+    findings = diagnose(History(name="half", losses=losses, facts=facts, stopped=stopped))
+    assert findings[0].code == code
+
+
+@pytest.mark.parametrize(
+    ("start", "weight", "codes"), [(1665.0, 120.0, ["LOS006"]), (6.94, 120.0, []), (6.94, 1.0, [])]
+)
+def test_a_sum_shows_in_the_first_loss_and_its_gradient(
+    start: float, weight: float, codes: list[str]
+) -> None:
+    values = {"targets.nats": 6.94, "targets.weight": weight, "targets.single": 1.0}
+    signs = {id: (Reading(1, value, "calm"),) for id, value in values.items()}
+    losses = tuple((step, start * (1 - step / 500)) for step in range(1, 41))
+    facts = Facts(betas=None, momentum=0.9, optimiser="SGD")
+    findings = diagnose(History(name="sum", losses=losses, facts=facts, signs=signs))
+    assert [finding.code for finding in findings if finding.severity != "note"] == codes

@@ -77,3 +77,17 @@ def test_outputs_without_a_gradient_are_left_alone() -> None:
     loss.backward()
     handle.remove()
     assert taken == []
+
+
+def test_heads_of_other_sizes_are_not_mixed() -> None:
+    draws = torch.Generator().manual_seed(0)
+    guard = Guard()
+    outputs = OutputGradients(guard)
+    outputs.records = outputs.measures_outputs = True
+    for n_classes in (4, 2, 4, 2):
+        logits = torch.randn(16, 9, n_classes, generator=draws, requires_grad=True)
+        labels = torch.arange(16 * 9).view(16, 9) % n_classes
+        outputs.watch(logits, None)
+        torch.nn.functional.cross_entropy(logits.transpose(1, 2), labels).backward()
+    assert guard.off == {}
+    assert 0.9 < float(dict(outputs.take_signs())["targets.class_weights"]) < 1.1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import isfinite
+from math import inf, isfinite
 
 from pellucid.diagnosis.causes.candidate import Candidate, Cause, Comparison, suspect
 from pellucid.diagnosis.causes.history_view import HistoryView
@@ -11,6 +11,8 @@ from pellucid.diagnosis.finding import limit
 
 #: So many norms in a row that are not finite end a training.
 _LAST_NORMS = 3
+#: A step that is 0 / 0 shows at once: some row of a table has no gradient yet.
+_FIRST_STEPS = 2
 #: So many losses of exactly 0 are no chance.
 _AT_REST = 10
 
@@ -28,6 +30,10 @@ def not_finite(view: HistoryView) -> Candidate | None:
         return None  # the training continued
     if quantity == "loss" and _learns_by_gradients(view):
         return suspect("LOS005/nan", n=len(view.losses), step=step)
+    module = f" in {place}" if place else ""
+    eps, is_at_once = view.facts.eps or inf, step <= _FIRST_STEPS
+    if view.facts.weights == "float16" and is_at_once and eps < limit("NUM003", "eps"):
+        return suspect("NUM003/history", eps=eps, quantity=quantity, inside=module, step=step)
     code, likely, rivals = _explain(view, quantity, place)
     size = view.highest("stream.size")
     return suspect(
@@ -35,7 +41,7 @@ def not_finite(view: HistoryView) -> Candidate | None:
         likely,
         code=code,
         quantity=quantity,
-        inside=f" in {place}" if place else "",
+        inside=module,
         size=size.value if size else None,
         precision=view.facts.precision or view.facts.weights,
         place=place,
@@ -60,7 +66,7 @@ def _explain(view: HistoryView, quantity: str, place: str) -> tuple[str, float, 
         return "NUM007", 0.8, ()
     if find_runaways(view):
         return "NUM008", 0.5, ("OPT005",)
-    if view.history.stopped is not None and view.history.stopped[0] <= 2:
+    if view.history.stopped is not None and view.history.stopped[0] <= _FIRST_STEPS:
         return "NUM004", 0.7, ("NUM010",)
     if "atten" in place or quantity.startswith("attention"):
         return "NUM010", 0.7, ("NUM008",)

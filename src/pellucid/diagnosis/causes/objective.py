@@ -24,7 +24,10 @@ _LEAST = 0.1
 
 def summed(view: HistoryView) -> Candidate | None:
     """A reported loss of many times -log p: one for each token, or for each micro-batch."""
-    ratio = _reported_ratio(view)
+    ratio, summed_ratio = _reported_ratio(view), _ratio_of_sum(view)
+    if ratio is None and summed_ratio is not None:
+        severity = severity_of_factors(view)
+        return suspect("LOS006/history", 0.97, ratio=summed_ratio, step=1, severity=severity)
     if ratio is None or ratio < 1.8:
         return None
     is_whole = abs(ratio - round(ratio)) < 0.06 * ratio and ratio < 33
@@ -260,6 +263,18 @@ def _reported_ratio(view: HistoryView) -> float | None:
     if not is_plain or probe is None or probe < _LEAST or start is None or view.steps[0] > 2:
         return None
     return start / probe if math.isfinite(start) else None
+
+
+def _ratio_of_sum(view: HistoryView) -> float | None:
+    """The first loss over -log p of the targets, if both it and its gradient are those of a sum."""
+    nats, weight, start = view.first("targets.nats"), view.first("targets.weight"), view.start
+    if nats is None or nats < _LEAST or weight is None or start is None or view.steps[0] > 2:
+        return None
+    is_one_target = (view.first("targets.single") or 0.0) > 1 - limit("LOS013", "mean")
+    if not is_one_target or view.facts.on_preferences or view.facts.on_rewards:
+        return None
+    ratio, least = start / nats, limit("LOS006", "tokens")
+    return ratio if math.isfinite(ratio) and min(ratio, weight) > least else None
 
 
 CAUSES = (

@@ -187,7 +187,10 @@ class OutputGradients:
         GradientHandle(values, Hook(self._guard, f"gradients of {kind}", take))
 
     def _add_classes(self, sums: Tensor) -> None:
-        self._classes = sums if self._classes is None else self._classes + sums
+        if self._classes is None:
+            self._classes = sums
+        elif self._classes.shape == sums.shape:  # not of a second head with other classes
+            self._classes = self._classes + sums
 
     def _pair(self, texts: Rows | None) -> None:
         """Keep the rows of a call that was measured, with the class of each."""
