@@ -539,14 +539,21 @@ def test_an_eps_of_0_in_float16_is_told_from_an_overflow(
 
 
 @pytest.mark.parametrize(
-    ("start", "weight", "codes"), [(1665.0, 120.0, ["LOS006"]), (6.94, 120.0, []), (6.94, 1.0, [])]
+    ("start", "weight", "slope", "codes"),
+    [
+        (1665.0, 120.0, 0.1, ["LOS006"]),
+        (1665.0, 120.0, -0.01, []),  # at a rate that is small enough
+        (6.94, 120.0, 0.1, []),
+        (6.94, 1.0, 0.1, []),
+    ],
 )
 def test_a_sum_shows_in_the_first_loss_and_its_gradient(
-    start: float, weight: float, codes: list[str]
+    start: float, weight: float, slope: float, codes: list[str]
 ) -> None:
     values = {"targets.nats": 6.94, "targets.weight": weight, "targets.single": 1.0}
     signs = {id: (Reading(1, value, "calm"),) for id, value in values.items()}
-    losses = tuple((step, start * (1 - step / 500)) for step in range(1, 41))
+    losses = tuple((step, start * (1 + slope * (step - 1))) for step in range(1, 41))
     facts = Facts(betas=None, momentum=0.9, optimiser="SGD")
     findings = diagnose(History(name="sum", losses=losses, facts=facts, signs=signs))
-    assert [finding.code for finding in findings if finding.severity != "note"] == codes
+    assert ("LOS006" in [f.code for f in findings]) == (start > 1000)
+    assert [f.code for f in findings if f.severity != "note" and f.code == "LOS006"] == codes
