@@ -280,3 +280,33 @@ def test_targets_that_nothing_ties_to_their_texts_belong_to_others(
     of_a_decoder = {id: value for id, value in readings.items() if id != "batch.decoder"}
     findings = diagnose(replace(healthy(), signs=of_a_decoder, facts=ADAM, marks={}))
     assert "LOS003" not in [f.code for f in findings]
+
+
+@pytest.mark.parametrize(
+    ("end", "bends", "told", "betas", "codes"),
+    [
+        (0.53, False, 0.94, None, ["OPT007"]),
+        (0.53, True, 0.94, None, []),  # it bends: the classes are hard
+        (0.1, False, 0.94, None, []),  # it comes far
+        (0.53, False, 0.6, None, []),  # words hardly tell the classes
+        (0.53, False, 0.94, (0.9, 0.999), []),
+    ],
+)
+def test_plain_descent_that_is_slow_at_easy_classes_has_a_low_rate(
+    end: float,
+    bends: bool,
+    told: float,
+    betas: tuple[float, float] | None,
+    codes: list[str],
+) -> None:
+    draws = random.Random(0)
+    ways = [step / UPDATES for step in range(UPDATES)]
+    ways = [1 - math.exp(-6 * way) for way in ways] if bends else ways
+    losses = tuple(
+        (step, 0.68 + (end - 0.68) * way + draws.gauss(0, 0.01)) for step, way in enumerate(ways, 1)
+    )
+    readings = signs(targets__entropy=0.645, targets__told=told, targets__told_rows=102.0)
+    facts, rates = Facts(betas=betas, momentum=0.0), tuple((step, 3e-4) for step, _ in losses)
+    history = replace(healthy(), losses=losses, rates=rates, signs=readings, facts=facts, marks={})
+    causes = [finding.code for finding in diagnose(history) if finding.severity != "note"]
+    assert [code for code in causes if code == "OPT007"] == codes

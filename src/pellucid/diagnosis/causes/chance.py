@@ -10,6 +10,7 @@ import math
 import statistics
 from typing import Any, NamedTuple
 
+from pellucid.diagnosis.causes.bounds import steps_in_rates
 from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect
 from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.causes.long_steps import usual_stride
@@ -108,6 +109,30 @@ def at_chance(view: HistoryView) -> Candidate | None:
     # a task that is hard begins like this, too
     key = "DAT009/classes" if is_long else "UNK002/classes"
     return suspect(key, classes=classes[0].value, **values)
+
+
+def slow_classes(view: HistoryView) -> Candidate | None:
+    """Plain descent along which the loss of classes that words tell falls straight, and slowly.
+
+    To first order each step gains the same: a loss bends where steps are long enough to matter.
+    """
+    match, entropy = count_matches(view), view.last("targets.entropy")
+    n, is_plain = len(view.losses) // 4, view.facts.betas is None
+    is_plain = is_plain and view.facts.momentum is not None
+    if not is_plain or not entropy or steps_in_rates(view) > limit("UPD008", "steps"):
+        return None
+    if match.n < limit("DAT009", "pairs") or match.share < limit("OPT007", "told"):
+        return None
+    if 4 * n < limit("OPT007", "straight"):
+        return None
+    first, second, third, last = view.quarters
+    part, slope = 1 - last / entropy, (third - last) / max(first - second, 1e-30)
+    chance = limit("OPT007", "errors") * noise(view.losses) * math.sqrt(2 / n)
+    is_straight = first - last > chance and slope >= limit("OPT007", "bend")
+    if not is_straight or first < second or part > limit("OPT007", "part"):
+        return None
+    values = {"told": match.share, "n": match.n, "part": part, "slope": slope, "rate": view.rate}
+    return suspect("OPT007/classes", step=view.updates, **values)
 
 
 def at_mean(view: HistoryView) -> Candidate | None:
@@ -261,6 +286,7 @@ def collapsed_vectors(view: HistoryView) -> Candidate | None:
 
 
 CAUSES: tuple[Cause, ...] = (
+    slow_classes,
     at_chance,
     at_mean,
     drowned_classes,
