@@ -78,6 +78,13 @@ FAULTS: dict[str, tuple[str, Callable[[], Log]]] = {
             row | {"kl": 0.1 * (i + 1), "loss": -0.05 * (i + 1)} for i, row in enumerate(grpo())
         ],
     ),
+    "the distance is paid for, under noise": (
+        "REF004",
+        lambda: [
+            row | {"kl": 0.1 * (i + 1), "loss": -0.05 * (i + 1) + 0.3 * math.sin(7 * i)}
+            for i, row in enumerate(grpo())
+        ],
+    ),
     "stale": ("RLH009", lambda: column(grpo(), "clip_ratio/region_mean", 0.7)),
     "ratio": ("RLH009", lambda: column(grpo(), "val/ratio", 4.0)),
     "rate 0": ("OPT004", lambda: column(grpo(), "learning_rate", 0.0)),
@@ -206,3 +213,18 @@ def test_a_rate_that_a_log_rounds_to_zero_is_not_zero(tmp_path: Path) -> None:
     assert "OPT013" not in {finding.code for finding in diagnose(history_of_log(log))}
     write(8)
     assert "OPT013" in {finding.code for finding in diagnose(history_of_log(log))}
+
+
+@pytest.mark.parametrize(
+    ("start", "slope"),
+    [(0.0, 0.05), (-3.0, -0.05), (0.0, 0.0)],  # it is charged, it rewards much else, there is none
+)
+def test_a_distance_that_is_not_paid_for_is_none(
+    start: float, slope: float, tmp_path: Path
+) -> None:
+    rows = [
+        row | {"kl": 0.1 * (i + 1), "loss": start + slope * (i + 1) + (0.3 * math.sin(7 * i))}
+        for i, row in enumerate(grpo())
+    ]
+    codes = {finding.code for finding in diagnose(history_of_log(state(tmp_path, rows)))}
+    assert "REF004" not in codes

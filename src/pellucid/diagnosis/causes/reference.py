@@ -58,10 +58,20 @@ def paid_distance(view: HistoryView) -> Candidate | None:
     distances = [distance for distance, _ in pairs]
     weights = [-loss / distance for distance, loss in pairs]
     weight = statistics.median(weights)
-    is_constant = statistics.pstdev(weights) < limit("REF004", "spread") * weight
-    if not is_constant or max(distances) < limit("REF004", "grown") * min(distances):
+    if max(distances) < limit("REF004", "grown") * min(distances):
         return None
-    return suspect("REF004", weight=weight, n=len(pairs), distance=distances[-1])
+    if statistics.pstdev(weights) < limit("REF004", "spread") * weight:
+        return suspect("REF004", weight=weight, n=len(pairs), distance=distances[-1])
+    # the noise of the policy's own term may hide the weight of a row, and not that of all rows
+    row_losses = [loss for _, loss in pairs]
+    if len(pairs) < limit("REF004", "many") or len({*row_losses}) < 2:
+        return None
+    slope, start = statistics.linear_regression(distances, row_losses)
+    begins_at_0 = abs(start) < limit("REF004", "spread") * -slope * max(distances)
+    is_tied = statistics.correlation(distances, row_losses) <= -limit("REF004", "tied")
+    if not begins_at_0 or not is_tied:
+        return None
+    return suspect("REF004", weight=-slope, n=len(pairs), distance=distances[-1])
 
 
 def negative_beta(view: HistoryView) -> Candidate | None:
