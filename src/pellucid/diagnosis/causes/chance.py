@@ -131,8 +131,8 @@ def slow_classes(view: HistoryView) -> Candidate | None:
     is_straight = first - last > chance and slope >= limit("OPT007", "bend")
     if not is_straight or first < second or part > limit("OPT007", "part"):
         return None
-    values = {"told": match.share, "n": match.n, "part": part, "slope": slope, "rate": view.rate}
-    return suspect("OPT007/classes", step=view.updates, **values)
+    values: dict[str, Any] = {"told": match.share, "n": match.n, "part": part, "slope": slope}
+    return suspect("OPT007/classes", rate=view.rate, step=view.updates, **values)
 
 
 def at_mean(view: HistoryView) -> Candidate | None:
