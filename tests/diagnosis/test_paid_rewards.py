@@ -64,7 +64,9 @@ def test_mean_rewards_that_show_a_trend_raise_no_alarm(slope: float) -> None:
 
 def test_a_reward_that_is_the_length_is_named() -> None:
     paid = [0.1 * length for length in LENGTHS]
-    assert alarms(policy(reward=paid, length=LENGTHS)) == ["RLH008"]
+    findings = diagnose(policy(reward=paid, length=LENGTHS))
+    # length may be what is wanted
+    assert [(f.code, f.severity) for f in findings] == [("RLH008", "note")]
 
 
 def test_a_reward_that_rises_with_the_length_and_is_another_thing_is_none() -> None:

@@ -194,7 +194,8 @@ def paid_length(view: HistoryView) -> Candidate | None:
     start, end = ends(rewards)
     if share < limit("RLH008", "paid") or end <= start + noise(view.measure("reward")):
         return None
-    return suspect("RLH008/paid", share=share, start=start, end=end)
+    # length may be what is wanted
+    return suspect("RLH008/paid", share=share, start=start, end=end, severity="note")
 
 
 def foreign_answers(view: HistoryView) -> Candidate | None:

@@ -220,12 +220,11 @@ def still_kl(view: HistoryView) -> Candidate | None:
     values, betas = view.measure("kl"), view.measure("beta")
     if len(values) < limit("REF002", "rows") or any(values) or (betas and not any(betas)):
         return None
+    if not view.measure("reward"):
+        return None  # of preferences it is another number, which KTO cuts off at 0
     norms = [norm for _, norm in view.history.grad_norms]
-    if (
-        not view.facts.on_rewards
-        or not any(norms)
-        or not any(rate for _, rate in view.history.rates)
-    ):
+    has_rate = any(rate for _, rate in view.history.rates)
+    if not view.facts.on_rewards or not any(norms) or not has_rate:
         return None
     # some tools write 0 where there is no reference; only a beta says that there is one
     return suspect("REF002/log", n=len(values), kl=0.0, severity=None if betas else "note")
