@@ -124,7 +124,8 @@ error, in a sign that was a few hours old: a reading that is no number counted a
 Two more examinations followed that evening, of mistakes of any kind. Both examiners had read the
 documentation alone, and drew families and styles by lot. The one alarm is at a recurrent model that
 reads (time, rows). It is gone, and four of the missed and two of those with a wrong cause are named
-rightly since, seen on the loops themselves.
+rightly since, seen on the loops themselves. Three of 25 more healthy loops, run outside the count,
+had an alarm at a reward that is the length on purpose: that is a note now.
 
 | set | harmed runs detected | first cause right | alarms in healthy and odd runs |
 |---|---|---|---|
@@ -144,8 +145,8 @@ rightly since, seen on the loops themselves.
 | everyday mistakes, 29 November | 25 of 28 | 24 | 2 of 59 |
 | everyday mistakes, an examination | 31 of 32 | 29 | 6 of 87 |
 | models and tasks, an examination | 35 of 44 | 32 | 1 of 80 |
-| answers and fine-tuning, an examination | 29 of 40 | 24 | 0 of 65 |
-| all | 484 of 664 (73%) | 413 (62%) | 100 of 1,392 (7%) |
+| answers and fine-tuning, an examination | 29 of 40 | 23 | 0 of 65 |
+| all | 484 of 664 (73%) | 412 (62%) | 100 of 1,392 (7%) |
 
 Some alarms say what is true of loops that we took for healthy ones: two or three of the first sets,
 about five of the later, four of the last ones, and three of 29 November. Among these are loops that

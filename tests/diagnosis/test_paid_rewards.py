@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -82,6 +83,14 @@ def test_rewards_of_the_first_answers_are_compared_with_their_lengths() -> None:
     assert follow_lengths([0.5] * 8, lengths) is None
     assert follow_lengths(lengths, [4.0, 5.0] * 4) is None
     assert follow_lengths(lengths, [*lengths[:7], 0.0]) is None
+
+
+@pytest.mark.parametrize(("columns", "is_named"), [({"reward": rewards(1.0)}, True), ({}, False)])
+def test_a_distance_of_0_without_rewards_is_that_of_kto(
+    columns: dict[str, list[float]], is_named: bool
+) -> None:
+    history = replace(policy(kl=[0.0] * UPDATES, **columns), grad_norms=points([1.0] * UPDATES))
+    assert ("REF002" in {finding.code for finding in diagnose(history)}) is is_named
 
 
 @pytest.mark.parametrize(
