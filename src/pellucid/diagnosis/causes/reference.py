@@ -71,7 +71,7 @@ def paid_distance(view: HistoryView) -> Candidate | None:
     is_tied = statistics.correlation(distances, row_losses) <= -limit("REF004", "tied")
     if not begins_at_0 or not is_tied:
         return None
-    return suspect("REF004", weight=-slope, n=len(pairs), distance=distances[-1])
+    return suspect("REF004/line", weight=-slope, n=len(pairs), distance=distances[-1])
 
 
 def negative_beta(view: HistoryView) -> Candidate | None:
