@@ -15,8 +15,8 @@ from pellucid.vitals.ledger.bounded_classes import (
     highest_share,
     mean_nats,
     share_cut_off,
-    smoothing_of_rows,
 )
+from pellucid.vitals.ledger.pulls import smoothing_of_rows
 from pellucid.vitals.ledger.row_losses import RowLosses, hard_classes, named_classes
 
 ROWS, CALLS = 16, 8

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -87,16 +87,34 @@ def _step_of_adam(step: Step) -> Tensor | None:
     Source:
         Kingma and Ba 2014 (1412.6980), algorithm 1.
     """
+    memory, eps = _memory_of(step), number_in(step.group, "eps")
+    if eps is None or not {"exp_avg", "exp_avg_sq", "step"} <= memory.keys():
+        return None
+    m, v = _without_bias(step, "exp_avg", memory), _without_bias(step, "exp_avg_sq", memory)
+    return rms(m / (v.sqrt() + eps))
+
+
+def _memory_of(step: Step) -> dict[str, Any]:
+    """What the optimiser keeps of the parameter; empty if it keeps nothing."""
     if step.optimiser is None:
-        return None
-    state = cast("dict[str, Any]", step.optimiser.state.get(step.parameter, {}))
-    eps = number_in(step.group, "eps")
-    if eps is None or not {"exp_avg", "exp_avg_sq", "step"} <= state.keys():
-        return None
-    m, v = (sample(step.read(state[name])).float() for name in ("exp_avg", "exp_avg_sq"))
-    n_steps = torch.as_tensor(state["step"]).to(m)
-    beta1, beta2 = (torch.as_tensor(beta).to(m) for beta in step.group["betas"])
-    return rms((m / (1 - beta1**n_steps)) / ((v / (1 - beta2**n_steps)).sqrt() + eps))
+        return {}
+    return cast("dict[str, Any]", step.optimiser.state.get(step.parameter, {}))
+
+
+def _without_bias(
+    step: Step, name: Literal["exp_avg", "exp_avg_sq"], memory: dict[str, Any]
+) -> Tensor:
+    """Some numbers of a running mean of Adam, over the share of its weights that are in use.
+
+    Args:
+        step: The step.
+        name: Of the mean.
+        memory: What the optimiser keeps of the parameter.
+    """
+    beta = step.group["betas"][0 if name == "exp_avg" else 1]
+    share = 1 - beta ** memory["step"]
+    numbers = sample(step.read(memory[name])).float()
+    return numbers / (share.to(step.gradient) if isinstance(share, Tensor) else share)
 
 
 def _lost(step: Step) -> Tensor | None:
@@ -118,16 +136,10 @@ def _rms_t(step: Step) -> Tensor | None:
         Wortsman et al. 2023, "Stable and low-precision training for large-scale vision-language
         models", algorithm 2 (StableAdamW).
     """
-    if step.optimiser is None or not is_adaptive(step.group):
+    memory, eps = _memory_of(step), number_in(step.group, "eps")
+    if eps is None or "betas" not in step.group or not {"exp_avg_sq", "step"} <= memory.keys():
         return None
-    state = cast("dict[str, Any]", step.optimiser.state.get(step.parameter, {}))
-    eps = number_in(step.group, "eps")
-    if "exp_avg_sq" not in state or "step" not in state or eps is None:
-        return None
-    correction = 1 - step.group["betas"][1] ** state["step"]
-    v = sample(step.read(state["exp_avg_sq"])).float() / (
-        correction.to(step.gradient) if isinstance(correction, Tensor) else correction
-    )
+    v = _without_bias(step, "exp_avg_sq", memory)
     return (step.gradient.square() / v.clamp(min=eps**2)).mean().sqrt()
 
 

@@ -24,11 +24,10 @@ _LEAST = 0.1
 
 def summed(view: HistoryView) -> Candidate | None:
     """A reported loss of many times -log p: one for each token, or for each micro-batch."""
-    ratio, summed_ratio = _reported_ratio(view), _ratio_of_sum(view)
-    if ratio is None and summed_ratio is not None:
-        severity = "note" if view.goes_well else None  # its rate is as small as it has to be
-        return suspect("LOS006/history", 0.97, ratio=summed_ratio, step=1, severity=severity)
-    if ratio is None or ratio < 1.8:
+    ratio = _reported_ratio(view)
+    if ratio is None:
+        return _sum_of_gradient(view)
+    if ratio < 1.8:
         return None
     is_whole = abs(ratio - round(ratio)) < 0.06 * ratio and ratio < 33
     is_sure = ratio > 20 or is_whole
@@ -265,16 +264,19 @@ def _reported_ratio(view: HistoryView) -> float | None:
     return start / probe if math.isfinite(start) else None
 
 
-def _ratio_of_sum(view: HistoryView) -> float | None:
-    """The first loss over -log p of the targets, if both it and its gradient are those of a sum."""
+def _sum_of_gradient(view: HistoryView) -> Candidate | None:
+    """A first loss that is a sum over the targets, as its gradient shows."""
     nats, weight, start = view.first("targets.nats"), view.first("targets.weight"), view.start
     if nats is None or nats < _LEAST or weight is None or start is None or view.steps[0] > 2:
         return None
     is_one_target = (view.first("targets.single") or 0.0) > 1 - limit("LOS013", "mean")
     if not is_one_target or view.facts.on_preferences or view.facts.on_rewards:
         return None
-    ratio, least = start / nats, limit("LOS006", "tokens")
-    return ratio if math.isfinite(ratio) and min(ratio, weight) > least else None
+    ratio = start / nats
+    if not math.isfinite(ratio) or min(ratio, weight) <= limit("LOS006", "tokens"):
+        return None
+    severity = "note" if view.goes_well else None  # its rate is as small as it has to be
+    return suspect("LOS006/history", 0.97, ratio=ratio, step=1, severity=severity)
 
 
 CAUSES = (

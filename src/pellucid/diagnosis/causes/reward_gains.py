@@ -114,12 +114,9 @@ def follows_length(view: HistoryView) -> float | None:
     if len(steps) < limit("RLH008", "rows"):
         return view.first("answers.by_length")
     changes = [(lengths[b] - lengths[a], rewards[b] - rewards[a]) for a, b in pairwise(steps)]
-    unequal_pairs = [pair for pair in changes if pair != (0, 0)]
-    longer, better = (
-        [change for change, _ in unequal_pairs],
-        [change for _, change in unequal_pairs],
-    )
-    if len(unequal_pairs) < limit("RLH008", "changes") or 1 in (len({*longer}), len({*better})):
+    changes = [change for change in changes if change != (0, 0)]
+    longer, better = ([change[i] for change in changes] for i in (0, 1))
+    if len(changes) < limit("RLH008", "changes") or 1 in (len({*longer}), len({*better})):
         return None
     return statistics.correlation(longer, better)
 

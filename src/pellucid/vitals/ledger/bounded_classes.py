@@ -19,8 +19,6 @@ _LEAST_RANGE, _MIDDLE = 0.05, 0.5
 _FEWEST = 200
 #: A gradient is that of a mean if no part of it is further off than this share of a row's weight.
 _EXACT = 1e-2
-#: Targets that are read off a gradient in single precision differ by less from what they were.
-_ROUNDING = 1e-4
 
 
 def bound_sums(
@@ -97,28 +95,6 @@ def mean_nats(
     is_mean = ((g * n - shape).abs().amax(-1) < _EXACT).where(is_row, True).all()
     nats = -(log_p.gather(1, classes)[:, 0].where(is_row, 0.0)).sum() / n.clamp_min(1)
     return torch.where(is_mean & (n > 0), nats, torch.nan)
-
-
-def smoothing_of_rows(
-    gradient: Float[Tensor, "rows classes"], outputs: Float[Tensor, "rows classes"]
-) -> Float[Tensor, ""]:
-    """The share of each label that a mean loss spreads over all classes; 0 if it does not show.
-
-    The targets of a mean over n rows are softmax(z) - n g. Smoothed ones have the same two numbers
-    in all rows, 1 - s + s / C at the label and s / C elsewhere.
-
-    Args:
-        gradient: Of the loss by the outputs.
-        outputs: What the model gives for each class.
-    """
-    g, p = gradient.double(), outputs.double().softmax(-1)
-    targets = p - g * len(g)
-    highest, lowest, total = targets.amax(-1), targets.amin(-1), targets.sum(-1)
-    others = (total - highest) / (g.shape[1] - 1)
-    gaps = (total - 1).abs() + (others - lowest) + (highest - highest.mean()).abs()
-    is_smooth = (gaps < _ROUNDING).all() & (lowest > _ROUNDING).all()
-    is_smooth &= (highest - lowest > _ROUNDING).all()
-    return torch.where(is_smooth, lowest.mean() * g.shape[1], 0.0)
 
 
 class ClassOutputs:

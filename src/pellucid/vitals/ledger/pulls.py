@@ -29,6 +29,8 @@ _FEWEST_TOKENS, _ZEROS = 16, 0.1
 _ROUNDING = 1e-4
 #: The fewest rows of a line, how far their p has to spread, and the part of g that is off the line.
 _FEWEST_ROWS, _SPREAD, _STRAIGHT = 16, 0.03, 1e-6
+#: Targets that are read off a gradient in single precision differ by less from what they were.
+_READ_OFF = 1e-4
 #: A gradient adds up to more, of its absolute values, if one side of it is lost.
 _ONE_SIDED = 0.5
 #: The least share of a row's targets that are ids at one distance.
@@ -191,6 +193,28 @@ def class_logits(output: object, labels: object) -> Tensor | None:
     if not isinstance(logits, Tensor) or logits.ndim != 2 or len(labels) != len(logits):
         return None
     return logits if 1 < logits.shape[1] <= _MOST_CLASSES else None
+
+
+def smoothing_of_rows(
+    gradient: Float[Tensor, "rows classes"], outputs: Float[Tensor, "rows classes"]
+) -> Float[Tensor, ""]:
+    """The share of each label that a mean loss spreads over all classes; 0 if it does not show.
+
+    The targets of a mean over n rows are softmax(z) - n g. Smoothed ones have the same two numbers
+    in all rows, 1 - s + s / C at the label and s / C elsewhere.
+
+    Args:
+        gradient: Of the loss by the outputs.
+        outputs: What the model gives for each class.
+    """
+    g, p = gradient.double(), outputs.double().softmax(-1)
+    targets = p - g * len(g)
+    highest, lowest, total = targets.amax(-1), targets.amin(-1), targets.sum(-1)
+    others = (total - highest) / (g.shape[1] - 1)
+    gaps = (total - 1).abs() + (others - lowest) + (highest - highest.mean()).abs()
+    is_smooth = (gaps < _READ_OFF).all() & (lowest > _READ_OFF).all()
+    is_smooth &= (highest - lowest > _READ_OFF).all()
+    return torch.where(is_smooth, lowest.mean() * g.shape[1], 0.0)
 
 
 def unevenness(sums: Float[Tensor, "2 classes"]) -> Float[Tensor, ""]:

@@ -21,10 +21,10 @@ from pellucid.vitals.ledger.binary_losses import (
     sigmoid_twice,
     unevenness_of_labels,
 )
-from pellucid.vitals.ledger.bounded_classes import ClassOutputs, smoothing_of_rows
+from pellucid.vitals.ledger.bounded_classes import ClassOutputs
 from pellucid.vitals.ledger.class_temperature import temperature, temperature_sums
 from pellucid.vitals.ledger.focus import focus, focus_sums
-from pellucid.vitals.ledger.pulls import known_classes
+from pellucid.vitals.ledger.pulls import known_classes, smoothing_of_rows
 from pellucid.vitals.ledger.row_numbers import (
     DIFFERENT,
     adds_up_to_zero,

@@ -83,10 +83,10 @@ def compare_rows(
         (n - n.roll(1)).sign()[1:] for n in (real.long().sum(1), is_paid.long().sum(1))
     )
     agreement = longer * longer_target
-    kinds, other_kinds = kinds_of_tokens(ids, real), kinds_of_tokens(targets, is_paid)
-    own, other = ((kinds * x).sum(1)[1:] for x in (other_kinds, other_kinds.roll(1, 0)))
-    wins = (own > other).sum() + (own == other).sum() / 2
-    counts = ((agreement > 0).sum(), (agreement != 0).sum(), wins, len(own))
+    kinds, target_kinds = kinds_of_tokens(ids, real), kinds_of_tokens(targets, is_paid)
+    n_own, n_before = ((kinds * x).sum(1)[1:] for x in (target_kinds, target_kinds.roll(1, 0)))
+    wins = (n_own > n_before).sum() + (n_own == n_before).sum() / 2
+    counts = ((agreement > 0).sum(), (agreement != 0).sum(), wins, len(n_own))
     return torch.stack([torch.as_tensor(x, device=ids.device).float() for x in counts])
 
 
