@@ -85,6 +85,12 @@ def drawn(surplus: float, temperature: float) -> History:
     return replace(history, signs={id: (Reading(1, value, "calm"),) for id, value in signs.items()})
 
 
+def closing(history: History, *entropies: float) -> History:
+    """The same training, with so much entropy at the places of its answers, every 32 updates."""
+    readings = tuple(Reading(32 * i, value, "calm") for i, value in enumerate(entropies, 1))
+    return replace(history, signs={"predictions.paid_entropy": readings})
+
+
 def apart(distance: float, history: History) -> History:
     """The same training, with its distance from the reference in each update."""
     return replace(history, measures=history.measures | {"kl": points([distance] * 4, gap=1)})
@@ -161,6 +167,10 @@ FAULTS: dict[str, tuple[str, History]] = {
         policy(0.5, 0.5, 0.52, 0.5, columns={"temperature": 5.0}),
     ),
     "answers from another temperature": ("RLH009", drawn(-2.0, 1.0)),
+    "no entropy where it writes": (
+        "RLH007",
+        closing(policy(0.5, 0.5, 0.5, 0.5), 1.2, 0.01, 0.001, 0.002),
+    ),
     "a sum against a mean": ("PRF010", pairs(DROPOUT, {"pairs": 8.0, "units": 1.0})),
     "all answers are called good": (
         "PRF003",
@@ -214,6 +224,9 @@ HEALTHY: dict[str, History] = {
     "a distance that grows": policy(0.5, 0.6, 0.7, 0.8, columns={"kl": 2.0}),
     "answers of the policy": drawn(-0.2, 1.0),
     "a high temperature, in the loss too": drawn(-2.0, 2.0),
+    "entropy where it writes, now and then unknown": closing(
+        policy(0.5, 0.6, 0.7, 0.8), 1.2, -1.0, 0.9, -1.0, -1.0
+    ),
     "pairs of one prompt": pairs(DROPOUT, {"pairs": 8.0, "split": 0.5}),
     "a high temperature, and more reward": policy(0.2, 0.4, 0.7, 0.8, columns={"temperature": 3.0}),
     "long steps, and far more reward": stepping(1.0, policy(0.2, 0.6, 0.9, 1.0, spread=0.1)),

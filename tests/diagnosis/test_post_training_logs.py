@@ -31,6 +31,11 @@ def _bought() -> Log:
     return column(column(log, "rewards/format_reward/mean", 0.0, 1.0), "reward", 0.6, 1.05)
 
 
+def _bought_in_part() -> Log:
+    log = column(grpo(), "rewards/accuracy_reward/mean", 0.6, 0.4)
+    return column(column(log, "rewards/format_reward/mean", 0.0, 1.0), "reward", 0.6, 1.4)
+
+
 FAULTS: dict[str, tuple[str, Callable[[], Log]]] = {
     "stays a coin": ("PRF001", _stuck),
     "no tokens": ("PRF003", lambda: _columns(dpo(), logps__chosen=(0,), logps__rejected=(0,))),
@@ -59,6 +64,7 @@ FAULTS: dict[str, tuple[str, Callable[[], Log]]] = {
     "cut off": ("RLH002", lambda: column(grpo(), "completions/clipped_ratio", 1.0)),
     "reward falls": ("RLH003", lambda: column(grpo(), "reward", 1.0, 0.1)),
     "hacked by format": ("RLH004", _bought),
+    "hacked in part": ("RLH004", _bought_in_part),
     "never pays": ("RLH005", lambda: column(grpo(), "rewards/accuracy_reward/mean", 0.0)),
     "far away": ("REF003", lambda: column(grpo(), "kl", 0.0, 60.0)),
     "negative distance": ("RLH006", lambda: column(grpo(), "objective/kl", 0.0, -9.0)),

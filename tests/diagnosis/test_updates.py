@@ -14,11 +14,14 @@ from pellucid.diagnosis import Facts, History, Reading, declare, diagnose, histo
 from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.causes.updates import parts_not_divided
 from pellucid.diagnosis.history.weight_shares import (
+    adapter_scale,
     frozen_share,
     is_body_frozen,
+    rate_fall,
     slow_share,
     untrained_share,
 )
+from pellucid.model.lora import LoRALinear
 from pellucid.vitals import Mark, MarkName, watch
 from support import loops, odd_loops
 from support.courses import GUESSING, but, curve, healthy
@@ -453,6 +456,68 @@ def test_most_weights_with_next_to_no_rate_are_named_and_a_frozen_teacher_is_not
     course = replace(healthy(), losses=tuple((n, GUESSING - n / 1000) for n in range(1, 201)))
     found = diagnose(replace(course, facts=replace(course.facts, slow=slow)))
     assert found[0].code == "OPT007"
+
+
+class Layered(nn.Module):
+    """A table, two blocks and a head.
+
+    Args:
+        has_head: Whether it has one.
+    """
+
+    def __init__(self, *, has_head: bool = True) -> None:
+        super().__init__()
+        self.table = nn.Embedding(8, 4)
+        self.blocks = nn.ModuleList(nn.Linear(4, 4) for _ in range(2))
+        self.head = nn.Linear(4, 2) if has_head else None
+
+    def groups(self, table: float, *rates: float) -> list[dict[str, Any]]:
+        parts = [*self.blocks, *([] if self.head is None else [self.head])]
+        layers = [
+            {"params": list(part.parameters()), "lr": rate}
+            for part, rate in zip(parts, rates, strict=True)
+        ]
+        return [{"params": [self.table.weight], "lr": table}, *layers]
+
+
+def test_rates_that_fall_from_the_first_block_to_the_head_are_named() -> None:
+    model = Layered()
+    fall = rate_fall(model, torch.optim.AdamW(model.groups(1e-2, 1e-3, 3e-4, 1e-4)).param_groups)
+    assert fall == pytest.approx(10)
+    course = replace(healthy(), losses=tuple((n, GUESSING - n / 100) for n in range(1, 201)))
+    findings = diagnose(replace(course, facts=replace(course.facts, rate_fall=fall)))
+    assert findings[0].code == "OPT007"
+    assert "head" in findings[0].text()
+
+
+def test_usual_rates_of_layers_are_left_alone() -> None:
+    model, bare = Layered(), Layered(has_head=False)
+    optimizer = torch.optim.AdamW(model.groups(1e-2, 1e-4, 3e-4, 1e-3))
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.0)
+    optimizer.step()
+    scheduler.step()
+    assert rate_fall(model, optimizer.param_groups) == pytest.approx(0.1)  # of the first rates
+    assert rate_fall(bare, bare.groups(1.0, 1e-3, 1e-3)) == 1
+    of_two_kinds = model.groups(1.0, 1e-2, 1e-2, 1e-4)
+    of_two_kinds[1]["use_muon"] = True
+    assert rate_fall(model, of_two_kinds) is None
+    assert rate_fall(nn.Linear(2, 2), [{"params": [], "lr": 1.0}]) is None
+    course = replace(healthy(), losses=tuple((n, GUESSING - n / 100) for n in range(1, 201)))
+    findings = diagnose(replace(course, facts=replace(course.facts, rate_fall=3.0)))
+    assert all(finding.code != "OPT007" for finding in findings)
+
+
+@pytest.mark.parametrize(("alpha", "is_named"), [(8.0, False), (0.05, False), (8e-4, True)])
+def test_adapters_that_add_next_to_nothing_are_named(alpha: float, is_named: bool) -> None:
+    adapter = LoRALinear(nn.Linear(4, 4), rank=4, alpha=alpha, dropout=0.0, seed=0)
+    scale = adapter_scale(nn.Sequential(adapter))
+    assert scale == alpha / 4
+    course = healthy()
+    facts = replace(course.facts, adapter_scale=scale, betas=(0.9, 0.999))
+    rates = tuple((step, 1e-3) for step in range(1, 201))
+    codes = [f.code for f in diagnose(replace(course, facts=facts, rates=rates))]
+    assert ("OPT007" in codes) == is_named
+    assert adapter_scale(nn.Linear(2, 2)) is None
 
 
 def test_frozen_blocks_that_were_never_trained_are_told_from_trained_ones() -> None:

@@ -8,9 +8,11 @@ from pellucid.vitals.call.row_content import one_token
 from pellucid.vitals.ledger.batch_rows import (
     ROWS,
     first_rows,
+    gram_checksums,
     masked_places,
     overlaps,
     row_checksums,
+    text_checksums,
 )
 from pellucid.vitals.ledger.marks import SAME_MASKS
 
@@ -50,6 +52,24 @@ def test_other_rows_have_other_checksums() -> None:
     pieces = row_checksums([first_rows(rows[i : i + ROWS]) for i in range(0, len(rows), ROWS)])
     assert len({*pieces[:, 1:].flatten().tolist(), 0.0}) == len(rows) + 1
     assert first_rows(rows[0]) is None
+
+
+def test_one_source_with_another_target_is_another_row() -> None:
+    sources = torch.arange(5, 25).repeat(4, 1)
+    targets = torch.tensor([[7, 8, 9, -100], [7, 8, 9, 6], [7, 8, 9, -100], [-100] * 4])
+    numbers = text_checksums(targets)
+    assert numbers[0] == numbers[2] != numbers[1]
+    assert numbers[3] == 0
+    batches = [first_rows(sources), None]
+    rows, pieces = (f(batches, [numbers, None]) for f in (row_checksums, gram_checksums))
+    alone, alone_pieces = row_checksums(batches), gram_checksums(batches)
+    assert len(set(alone[0, 1:5].tolist())) == 1
+    assert len(set(rows[0, 1:5].tolist())) == 3
+    assert rows[0, 4] == alone[0, 4]
+    first, second, third = pieces[0].view(ROWS, -1)[:3]
+    assert torch.equal(first, third)
+    assert not torch.isin(first, second).any()
+    assert torch.equal(alone_pieces[1], pieces[1])
 
 
 def test_rows_of_one_token_are_known_between_their_ends_and_padding_is_none() -> None:

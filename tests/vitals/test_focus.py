@@ -7,9 +7,10 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from pellucid.diagnosis.finding import limit
-from pellucid.vitals.ledger.focus import focus_of_places
+from pellucid.vitals.ledger.focus import ease, ease_sums, focus_of_places
 
 PLACES, VOCAB = 32, 50
+ROWS, CLASSES = 12, 4
 
 
 def gradient_of(power: float, confidence: float) -> tuple[torch.Tensor, torch.Tensor]:
@@ -40,3 +41,40 @@ def test_before_anything_is_known_no_power_shows() -> None:
     gradient = torch.full((PLACES, VOCAB), 1.0 / VOCAB)
     gradient[:, 0] -= 1
     assert float(focus_of_places(gradient, logits)) == 0
+
+
+def ease_of(loss: str) -> float:
+    """The power of p by which rows of one class each weigh in a loss, of two batches."""
+    total = torch.zeros(())
+    for seed in range(2):
+        draws = torch.Generator().manual_seed(seed)
+        labels = torch.randint(CLASSES, (ROWS,), generator=draws)
+        logits = (2 * torch.randn(ROWS, CLASSES, generator=draws)).requires_grad_()
+        log_p = logits.log_softmax(-1).gather(-1, labels[:, None])[:, 0]
+        p = log_p.exp()
+        values = {
+            "plain": -log_p,
+            "focal": -((1 - p) ** 2) * log_p,
+            "easy": -(p**2) * log_p,
+            "steep": -(p**4) * log_p,
+            "robust": (1 - p**0.7) / 0.7,
+            "probability": -p,
+            "unlikely": -(1 - p).log(),
+            "half unlikely": torch.where(labels > 1, -log_p, -(1 - p).clamp_min(1e-6).log()),
+        }[loss]
+        values.mean().backward()
+        assert logits.grad is not None
+        total = total + ease_sums(logits.grad, logits.detach())
+    return float(ease(total))
+
+
+@pytest.mark.parametrize(("loss", "power"), [("easy", 2.0), ("steep", 4.0)])
+def test_a_focal_loss_of_p_has_its_power(loss: str, power: float) -> None:
+    assert ease_of(loss) == power
+
+
+@pytest.mark.parametrize(
+    "loss", ["plain", "focal", "robust", "probability", "unlikely", "half unlikely"]
+)
+def test_no_other_loss_has_one(loss: str) -> None:
+    assert ease_of(loss) == 0

@@ -164,7 +164,8 @@ class InsideLook(WatchReport):
             return first
         self._first_batch = FirstBatch(part)
         self._first_batch.attach(part, self._hooks)
-        self.guard("the ledger", self._ledger.watch_calls, part, self._hooks, self._first_batch)
+        latest = self._first_batch.latest
+        self.guard("the ledger", self._ledger.watch_calls, part, self._hooks, latest)
         for head in parts_beside(first.model, part):
             self.guard("the ledger", self._ledger.events.attach_to_head, head, self._hooks)
         return self._first_batch
@@ -179,7 +180,7 @@ class InsideLook(WatchReport):
         """Take the readings of gradients, of the batch, and of the step that was made."""
         self.guard("gradients", self._gradients.record, self._metrics)
         if self._first_batch is not None:
-            self.guard("batch.*", self._first_batch.record, self._metrics)
+            self.guard("batch.*", self._first_batch.latest.record, self._metrics)
         samples = self._gradients.samples
         self.guard("updates of weights", self._updates.measure, samples, self._metrics)
 

@@ -97,8 +97,7 @@ class Watch(InsideLook):
         self._steps = Steps(
             self._optimisers, begin=self._begin_update, gather=self._gather, end=self._end_update
         )
-        #: finished updates
-        self.updates = 0
+        self.updates = 0  # finished ones
         #: whether the watch has begun, and whether the training under it came to its end
         self._has_begun, self.has_ended = False, False
         #: functions that are called with a step and its signs, whenever there are new ones
@@ -114,15 +113,16 @@ class Watch(InsideLook):
         return self
 
     def _attach(self) -> None:
+        model = batch = None
         if self._probe is None:
             # load this before making hooks: then they also run in modules that are compiled later
             import_module("torch._dynamo")
-            self._first_batch = self._first_batch or FirstBatch(self._model)
-            self._first_batch.attach(called_module(self._model), self._hooks)
+            first = self._first_batch = self._first_batch or FirstBatch(self._model)
+            model, batch = called_module(self._model), first.latest
+            first.attach(model, self._hooks)
         if self._optimisers:
             self._steps.attach(self._hooks)
-            model = called_module(self._model) if self._probe is None else None
-            self.guard("the ledger", self._ledger.attach, model, self._hooks, self._first_batch)
+            self.guard("the ledger", self._ledger.attach, model, self._hooks, batch)
         self.guard("ranks", self._meet_ranks)
 
     def __exit__(self, kind: object = None, *_: object) -> None:

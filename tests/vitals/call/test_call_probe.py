@@ -565,4 +565,4 @@ def test_an_autocast_within_the_call_is_seen(kind: type[Reader], *, is_half: boo
     arguments = Arguments(Call((rows(0)[:, :TIME],), {}), 0)
     with repeat.noting(lambda *_: None):
         repeat(arguments)
-    assert repeat.has_own_autocast == is_half
+    assert repeat.is_half == is_half

@@ -194,6 +194,19 @@ def foreign_teacher(view: HistoryView) -> Candidate | None:
     return suspect("LOS003/student", raised=raised, step=0)
 
 
+def even_teacher(view: HistoryView) -> Candidate | None:
+    """A teacher that hardly differs from guessing: its temperature makes all tokens alike."""
+    entropies, log_zs = (view.readings(id) for id in ("predictions.entropy", "logits.log_z"))
+    if not view.losses or not entropies or not log_zs or not has_teacher(view) or not view.fresh:
+        return None
+    loss, entropy = view.losses[0], entropies[0].value
+    if entropy < limit("LOS014", "even") * log_zs[0].value:
+        return None  # the student does not guess
+    if not 0 <= loss < limit("LOS014", "taught") * entropy:
+        return None
+    return suspect("LOS014/teacher", loss=loss, entropy=entropy, step=view.steps[0])
+
+
 def late_teacher(view: HistoryView) -> Candidate | None:
     """A teacher whose favourites stand two places on: its rows were moved against the student's."""
     skipped = view.first("targets.skipped")
@@ -211,9 +224,44 @@ def trained_teacher(view: HistoryView) -> Candidate | None:
     return suspect("REF002/teacher", start=start, end=end, severity=None if has_met else "note")
 
 
+def far_policy(view: HistoryView) -> Candidate | None:
+    """A large distance from the reference at the end of a training on rewards."""
+    if not view.measure("reward"):
+        return None
+    for kind, name, unit in (("kl", "kl", "token"), ("sequence_kl", "sequence", "answer")):
+        distance = view.late(kind)
+        if distance is not None and distance >= limit("REF003", name):
+            return suspect("REF003/log", value=distance, unit=unit)
+    return None
+
+
+def still_kl(view: HistoryView) -> Candidate | None:
+    """A distance from the reference that is exactly 0 in all rows, although the policy learns."""
+    values, betas = view.measure("kl"), view.measure("beta")
+    if len(values) < limit("REF002", "rows") or any(values) or (betas and not any(betas)):
+        return None
+    if not view.measure("reward"):
+        return None  # of preferences it is another number, which KTO cuts off at 0
+    norms = [norm for _, norm in view.history.grad_norms]
+    has_rate = any(rate for _, rate in view.history.rates)
+    if not view.facts.on_rewards or not any(norms) or not has_rate:
+        return None
+    # some tools write 0 where there is no reference; only a beta says that there is one
+    return suspect("REF002/log", n=len(values), kl=0.0, severity=None if betas else "note")
+
+
+def negative_kl(view: HistoryView) -> Candidate | None:
+    """A mean log ratio that stays below 0, which no distance is."""
+    values, late = view.measure("sequence_kl"), view.late("sequence_kl")
+    if late is None or len(values) < limit("RLH006", "rows") or late > -limit("RLH006", "nats"):
+        return None
+    return suspect("RLH006", late=late, lowest=min(values))
+
+
 CAUSES: tuple[Cause, ...] = (
     trained_teacher,
     foreign_teacher,
+    even_teacher,
     late_teacher,
     other_reference,
     far_start,
@@ -223,6 +271,9 @@ CAUSES: tuple[Cause, ...] = (
     moving_reference,
     renewed_reference,
     returned_rewards,
+    far_policy,
+    still_kl,
+    negative_kl,
     Comparison(
         "REF003",
         "reference.kl",

@@ -172,23 +172,22 @@ def reward_falls(view: HistoryView) -> Candidate | None:
 
 def bought_reward(view: HistoryView) -> Candidate | None:
     """One of several rewards that rose while another one was lost."""
-    measures = view.history.measures
-    parts = {kind: points for kind, points in measures.items() if kind.startswith("rewards/")}
-    total = measures.get("reward", ())
-    if len(parts) < 2 or len(total) < limit("RLH004", "rows"):
+    total = view.history.measures.get("reward", ())
+    parts = {k: p for k, p in view.history.measures.items() if k.startswith("rewards/")}
+    changes = {kind: ends(points) for kind, points in parts.items() if len(points) == len(total)}
+    if len(changes) < 2 or len(total) < limit("RLH004", "rows"):
         return None
     total_start, total_end = ends(total)
-    changes = {kind: ends(points) for kind, points in parts.items() if len(points) == len(total)}
-    gained = {kind: end - start for kind, (start, end) in changes.items()}
-    if not gained or total_end <= total_start:
-        return None
-    winner, loser = max(gained, key=gained.__getitem__), min(gained, key=gained.__getitem__)
+    loser, *_, winner = sorted(changes, key=lambda kind: changes[kind][1] - changes[kind][0])
     start, end = changes[loser]
-    spread = noise(view.measure(loser))
-    if start <= 0 or end > limit("RLH004", "left") * start or start - end < 3 * spread:
+    lost, spread = start - end, noise(view.measure(loser))
+    chance = spread * math.sqrt(10 / len(total))  # of the medians of two fifths of the rows
+    is_halved = end <= limit("RLH004", "left") * start and lost >= 3 * spread
+    is_less = end <= limit("RLH004", "less") * start and lost >= limit("RLH004", "errors") * chance
+    if start <= 0 or total_end <= total_start or not (is_halved or is_less):
         return None
-    names = [kind.removeprefix("rewards/") for kind in (winner, loser)]
-    return suspect("RLH004", start=start, end=end, winner=names[0], loser=names[1])
+    winner, loser = (kind.removeprefix("rewards/") for kind in (winner, loser))
+    return suspect("RLH004", start=start, end=end, winner=winner, loser=loser)
 
 
 def unpaid_reward(view: HistoryView) -> Candidate | None:
@@ -204,54 +203,25 @@ def unpaid_reward(view: HistoryView) -> Candidate | None:
     return None
 
 
-def far_policy(view: HistoryView) -> Candidate | None:
-    """A large distance from the reference at the end of a training on rewards."""
-    if not view.measure("reward"):
-        return None
-    for kind, name, unit in (("kl", "kl", "token"), ("sequence_kl", "sequence", "answer")):
-        distance = view.late(kind)
-        if distance is not None and distance >= limit("REF003", name):
-            return suspect("REF003/log", value=distance, unit=unit)
-    return None
-
-
-def still_kl(view: HistoryView) -> Candidate | None:
-    """A distance from the reference that is exactly 0 in all rows, although the policy learns."""
-    values, betas = view.measure("kl"), view.measure("beta")
-    if len(values) < limit("REF002", "rows") or any(values) or (betas and not any(betas)):
-        return None
-    if not view.measure("reward"):
-        return None  # of preferences it is another number, which KTO cuts off at 0
-    norms = [norm for _, norm in view.history.grad_norms]
-    has_rate = any(rate for _, rate in view.history.rates)
-    if not view.facts.on_rewards or not any(norms) or not has_rate:
-        return None
-    # some tools write 0 where there is no reference; only a beta says that there is one
-    return suspect("REF002/log", n=len(values), kl=0.0, severity=None if betas else "note")
-
-
-def negative_kl(view: HistoryView) -> Candidate | None:
-    """A mean log ratio that stays below 0, which no distance is."""
-    values, late = view.measure("sequence_kl"), view.late("sequence_kl")
-    if late is None or len(values) < limit("RLH006", "rows") or late > -limit("RLH006", "nats"):
-        return None
-    return suspect("RLH006", late=late, lowest=min(values))
-
-
 def entropy_collapse(view: HistoryView) -> Candidate | None:
     """A policy that always writes the same, or that writes anything."""
     points = view.history.measures.get("entropy", ())
-    readings = view.readings("predictions.entropy")
+    readings = [reading.value for reading in view.readings("predictions.entropy")]
+    paid = [read.value for read in view.readings("predictions.paid_entropy") if read.value >= 0]
     if not view.facts.on_rewards:
         return None
     if len(points) >= limit("RLH007", "rows"):
         start, end = ends(points)
+    elif not points and len(paid) >= _LEAST_READINGS and 2 * paid[-2] < paid[0]:
+        start, end = paid[0], paid[-1]  # each is of one batch, so the one before it has to agree
     elif not points and len(readings) >= _LEAST_READINGS:
-        start, end = readings[0].value, max(reading.value for reading in readings[-2:])
+        start, end = readings[0], max(readings[-2:])
     else:
         return None
-    if end < limit("RLH007", "least") and end < limit("RLH007", "share") * start:
-        return suspect("RLH007", start=start, end=end, severity=_severity_if_it_learns(view))
+    severity = _severity_if_it_learns(view)
+    least = limit("RLH007", "least" if severity else "closed")
+    if end < least and end < limit("RLH007", "share") * start:
+        return suspect("RLH007", start=start, end=end, severity=severity)
     if end > limit("RLH007", "most") and end > start / limit("RLH007", "share"):
         return suspect("RLH007/rising", start=start, end=end)
     return None
@@ -290,9 +260,6 @@ CAUSES: tuple[Cause, ...] = (
     reward_falls,
     bought_reward,
     unpaid_reward,
-    far_policy,
-    still_kl,
-    negative_kl,
     entropy_collapse,
     length_runs_away,
     stale_log_ps,

@@ -148,16 +148,6 @@ def _strides_at_full_rate(view: HistoryView, first: int = 1) -> list[float]:
     ]
 
 
-def slow_groups(view: HistoryView) -> Candidate | None:
-    """A new model most of whose weights have next to nothing of the highest rate."""
-    share = view.facts.slow
-    if share is None or share < limit("OPT007", "share") or not view.fresh:
-        return None
-    return suspect(
-        "OPT007/groups", share=share, step=0, severity="note" if view.goes_well else None
-    )
-
-
 def motionless_model(view: HistoryView) -> Candidate | None:
     """Updates that together cannot have changed the model; on texts, if the loss did not fall.
 
@@ -282,7 +272,6 @@ CAUSES: tuple[Cause, ...] = (
     too_low,
     straight_fall,
     short_plain_steps,
-    slow_groups,
     motionless_model,
     swollen_memory,
 )

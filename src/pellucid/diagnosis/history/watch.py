@@ -19,11 +19,13 @@ from pellucid.diagnosis.history.first_targets import frequencies, is_log_p, of_g
 from pellucid.diagnosis.history.history import Facts, History, Points, Reading
 from pellucid.diagnosis.history.loop_findings import examine_loop
 from pellucid.diagnosis.history.weight_shares import (
+    adapter_scale,
     bounded_share,
     frozen_share,
     has_adapters,
     is_body_frozen,
     is_table_as_drawn,
+    rate_fall,
     slow_share,
     trains_other_table,
     untrained_share,
@@ -168,6 +170,8 @@ def _facts(watched: WatchState, optimisers: Sequence[Any], rates: Points) -> Fac
         trains_another=trains_other_table(model, optimisers),
         bounded=bounded_share(model),
         slow=max((slow_share(optimiser) for optimiser in optimisers), default=None),
+        rate_fall=rate_fall(model, groups) if len(optimisers) == 1 else None,
+        adapter_scale=adapter_scale(model),
         remembered_step=min(filter(None, map(remembered_step, optimisers)), default=None),
         below_eps=max(filter(None, map(share_below_eps, optimisers)), default=None),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,6 +10,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from pellucid.diagnosis.finding import limit
+from pellucid.model.lora import LoRALinear
 from pellucid.vitals import number_in
 from pellucid.vitals.call.first_model import is_drawn
 from pellucid.vitals.ledger.bounds import share_at_bound
@@ -18,6 +19,8 @@ from pellucid.vitals.taps.recorded_call import is_plain
 #: The first numbers of a matrix; such a share of them at its largest magnitude, and so many, are no
 #: chance.
 _NUMBERS, _BOUND, _TIES = 4096, 0.03, 8
+#: Settings in which the groups of one optimiser may differ, and their rates still be compared.
+_OF_GROUPS = ("params", "lr", "initial_lr", "max_lr", "min_lr", "weight_decay", "name")
 #: Adapters have a smaller share of a block's matrices.
 _ADAPTER = 0.25
 
@@ -202,3 +205,50 @@ def slow_share(optimiser: Any) -> float:
     least = limit("OPT007", "group") * max((rate for rate, _ in sizes), default=0.0)
     n_slow = sum(size for rate, size in sizes if rate < least)
     return n_slow / max(1, sum(size for _, size in sizes))
+
+
+def rate_fall(model: nn.Module, groups: Sequence[Mapping[str, Any]]) -> float | None:
+    """How many times the head's rate that of the first block is; the last block's without a head.
+
+    Of trained matrices; tables do not count. None if groups differ in more than rates and decay: a
+    rate of Muon is none of Adam's.
+
+    Args:
+        model: The model.
+        groups: Of its optimiser.
+    """
+    kinds = [{k: v for k, v in group.items() if k not in _OF_GROUPS} for group in groups]
+    if any(kind != kinds[0] for kind in kinds):
+        return None
+    rates = {
+        id(parameter): number_in(group, "initial_lr") or number_in(group, "lr") or 0.0
+        for group in groups
+        for parameter in group["params"]
+    }
+    tables = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
+    blocks = [{id(parameter) for parameter in block} for block in _matrices_of_blocks(model)]
+    matrices = [id(p) for p in model.parameters() if p.ndim > 1 and id(p) not in tables]
+    if not blocks:
+        return None
+    end = max((i for i, matrix in enumerate(matrices) if matrix in blocks[-1]), default=-1)
+    first, last = (
+        max((rates.get(matrix, 0.0) for matrix in part), default=0.0)
+        for part in (blocks[0], matrices[end + 1 :] or blocks[-1])
+    )
+    return first / last if last else None
+
+
+def adapter_scale(model: nn.Module) -> float | None:
+    """The largest factor of what the model's adapters add, as alpha / rank; None without adapters.
+
+    peft has it as an attribute `scaling`, for each adapter by its name.
+    """
+    scales: list[float] = []
+    for module in model.modules():
+        trains = any(parameter.requires_grad for parameter in module.parameters())
+        value: Any = getattr(module, "scaling", None)
+        if trains and isinstance(value, dict) and hasattr(module, "lora_A"):
+            scales += [scale for scale in value.values() if isinstance(scale, float | int)]
+        elif trains and isinstance(module, LoRALinear):
+            scales.append(module.scale)
+    return max(scales, default=None)

@@ -15,6 +15,10 @@ from pellucid.vitals.call.arguments import Arguments, Place, other_ids
 from pellucid.vitals.taps.dropout_calls import DropoutCalls
 from pellucid.vitals.taps.restore import reading_mode
 
+#: A larger change of an output is no rounding: in half precision, and in others.
+_ROUNDING = {False: 1e-4, True: 1e-2}
+_HALF = (torch.float16, torch.bfloat16)
+
 
 class Repetition:
     """Repeats a call in the loop's autocast.
@@ -43,8 +47,9 @@ class Repetition:
         self.starts_at_zero = any(map(_is_gate_of_zero, model.parameters()))
         #: forward passes so far
         self.passes = 0
+        self._is_half = autocast in _HALF or any(p.dtype in _HALF for p in model.parameters())
         #: whether the model turns on an autocast within its call, as a trainer may let it do
-        self.has_own_autocast = False
+        self._has_own_autocast = False
 
     def __call__(self, arguments: Arguments) -> Tensor | None:
         """The outputs of the call with these arguments."""
@@ -54,6 +59,20 @@ class Repetition:
         autocast = nullcontext() if kind is None else torch.autocast(device, kind)
         with reading_mode(self._model), autocast:
             return self._outputs_of(self._model(*args, **kwargs))
+
+    @property
+    def is_half(self) -> bool:
+        """Whether the call computes in half precision, as far as its repetitions have shown."""
+        return self._is_half or self._has_own_autocast
+
+    def over_rounding(self, value: float) -> float:
+        """A change of an output, of its size; 0 if it may be rounding."""
+        return value if value > _ROUNDING[self.is_half] else 0.0
+
+    def id_of_padding(self) -> int | None:
+        """The id that a table of embeddings keeps at zero; None without one."""
+        tables = (module for module in self._model.modules() if isinstance(module, nn.Embedding))
+        return next((t.padding_idx for t in tables if t.padding_idx is not None), None)
 
     def move_of_later(
         self, arguments: Arguments, before: Tensor, starts: Sequence[int]
@@ -141,7 +160,7 @@ class Repetition:
         self, notes: Sequence[Callable[[str, nn.Module, Any], None]], name: str
     ) -> Callable[..., None]:
         def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            self.has_own_autocast |= _is_in_half()
+            self._has_own_autocast |= _is_in_half()
             for note in notes:
                 note(name, module, (*args, *kwargs.values()))
 

@@ -29,7 +29,6 @@ from pellucid.vitals.taps.recorded_call import Call
 MAX_PASSES = 30
 #: The share of a planned run that its passes may take; an update counts as three passes.
 _SHARE_OF_RUN, _PASSES_OF_UPDATE = 0.02, 3
-_HALF = (torch.float16, torch.bfloat16)
 
 
 def allowed_passes(planned_updates: int | None, part: float = 1.0) -> int:
@@ -119,14 +118,13 @@ class FirstCallProbe:
         paid, targets = first.paid, first.targets
         if paid is None and targets is not None:
             paid = PaidTargets(targets, targets)
-        half = first.autocast in _HALF or any(p.dtype in _HALF for p in model.parameters())
         repeat = Repetition(model, first.autocast, _outputs)
         inputs, ids = arguments.inputs, first.first_ids
         part = 1.0 if ids is None else len(inputs) / max(1, len(ids))
         limit = allowed_passes(self.planned_updates, part)
         is_ids = inputs.ndim == 2 and not inputs.is_floating_point()
         tokens = inputs if is_ids else ids_of_vectors(model, inputs)
-        first_call = FirstCall(arguments, tokens, first.first_ids, paid, half)
+        first_call = FirstCall(arguments, tokens, first.first_ids, paid)
         signs = CallProbe(first_call, repeat, self._guard, limit).measure()
         if is_ids and (length := longest_wavelength(model, inputs.shape[1])) is not None:
             signs["call.wavelength"] = length

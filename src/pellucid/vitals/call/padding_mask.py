@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from pellucid.vitals.call.arguments import Arguments
+from pellucid.vitals.call.dependence import Repetition, change, with_changes
 from pellucid.vitals.call.row_content import count_last
 from pellucid.vitals.call.text_rows import various
 
@@ -155,6 +156,35 @@ def before_hidden_end(
     is_usual = ((ends == end).double().mean() >= _NEARLY_ALL) & (len(ids) >= _LEAST_ROWS)
     is_usual &= (n_pads > 0).any()
     return (torch.arange(time, device=ids.device) < last) & is_ended & is_usual
+
+
+def forgotten_rows(arguments: Arguments, repeat: Repetition) -> dict[str, float]:
+    """The share of padded rows whose outputs stay as they are when all of their text changes.
+
+    So they say nothing of it: a recurrent model whose last state is taken has read padding since.
+    Nothing without one output for each row, and without rows that end in padding.
+
+    Args:
+        arguments: The call.
+        repeat: Repeats it.
+    """
+    ids, mask, pad = arguments.inputs, arguments.tensor(arguments.mask), repeat.id_of_padding()
+    has_mask = mask is not None and mask.shape == ids.shape
+    if ids.ndim != 2 or ids.is_floating_point() or (pad is None and not has_mask):
+        return {}
+    is_text = mask != 0 if mask is not None and has_mask else ids != pad
+    places = torch.arange(1, ids.shape[1] + 1, device=ids.device)
+    lengths = torch.where(is_text, places, 0).amax(1)
+    is_padded = (lengths >= _SHORTEST) & (ids.shape[1] - lengths >= _FEWEST)
+    variant = with_changes(arguments, arguments.ids, is_text)
+    if variant is None or not bool(is_padded.any()):
+        return {}
+    before, after = repeat(arguments), repeat(variant)
+    is_of_rows = before is not None and before.ndim == 2 and len(before) == len(ids)
+    if before is None or after is None or not is_of_rows or after.shape != before.shape:
+        return {}
+    changes = change(before, after)[is_padded].tolist()
+    return {"call.forgotten": sum(not repeat.over_rounding(x) for x in changes) / len(changes)}
 
 
 def shown_before(arguments: Arguments) -> float | None:

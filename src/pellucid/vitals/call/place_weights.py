@@ -13,6 +13,10 @@ from torch import Tensor
 
 #: So few places (of a row, or of all) say nothing, and so many are enough.
 _MIN_PLACES, _MAX_PLACES = 8, 64
+#: A mean over fewer places says nothing.
+_FEW_PLACES = 4
+#: The logarithm of a probability of 0 counts as this number, times 0.
+_LEAST = -1e4
 #: Outputs that are all alike leave a w of 0.
 _TINY = 1e-30
 #: The logarithms of p differ by so much, and a line explains so much of the weights' logarithms.
@@ -77,6 +81,22 @@ def target_weights(gradient: Tensor, p: Tensor, targets: Tensor) -> Tensor:
     y = targets[..., None]
     doubt = (1 - p.gather(-1, y)).clamp_min(UNCERTAIN)
     return (-gradient.gather(-1, y) / doubt)[..., 0]
+
+
+def paid_entropy(
+    gradient: Float[Tensor, "places vocab"], logits: Float[Tensor, "places vocab"]
+) -> Float[Tensor, ""]:
+    """The mean entropy of the predictions at places that a loss pays for; -1 of few places.
+
+    Args:
+        gradient: Of the loss by the logits.
+        logits: The logits.
+    """
+    log_p = logits.float().log_softmax(-1)
+    entropy = -(log_p.exp() * log_p.clamp_min(_LEAST)).sum(-1)
+    is_paid = (gradient != 0).any(-1)
+    n = is_paid.sum()
+    return torch.where(n >= _FEW_PLACES, (entropy * is_paid).sum() / n.clamp_min(1), -1.0)
 
 
 def own_share(

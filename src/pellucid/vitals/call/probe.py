@@ -50,8 +50,6 @@ from pellucid.vitals.call.soft_targets import measure_choice
 
 #: A loss on at least so many places is one on all tokens.
 _DENSE = 0.9
-#: A larger change of an output is no rounding.
-ROUNDING = {False: 1e-4, True: 1e-2}
 #: In half precision, a single score near 0 changes by as much of its size by rounding.
 _POOLED = 0.5
 
@@ -65,14 +63,12 @@ class FirstCall:
         tokens: The ids that the outputs follow, of these rows; None if it has none.
         ids: All rows of its ids; None if it has none.
         paid: The targets that the loss pays for; None if unknown.
-        is_half: Whether it computes in half precision.
     """
 
     arguments: Arguments
     tokens: Tensor | None
     ids: Tensor | None
     paid: PaidTargets | None
-    is_half: bool
 
 
 class CallProbe:
@@ -108,6 +104,9 @@ class CallProbe:
             self._add("call.source", self._measure_source)
         if arguments.inputs.ndim == 2 and self._may_take(2):
             self._add("call.padding", self._measure_padding)
+        if self._may_take(2):
+            forgotten = partial(padding_mask.forgotten_rows, arguments, self._repeat)
+            self._add("call.forgotten", lambda: self._drop_hidden(forgotten()))
         if arguments.inputs.ndim == 2 and arguments.source is None and self._may_take(2):
             self._add("call.documents", self._measure_documents)
         return self._signs
@@ -150,7 +149,7 @@ class CallProbe:
             return noted
         changes = change(before, after)
         id, random = self._repeat.randomness(arguments, before) if self._may_take(1) else ("", 0.0)
-        if self._over_rounding(random):
+        if self._repeat.over_rounding(random):
             return noted | {id: random}
         signs = noted | target_rows.judge_outputs(arguments, tokens, targets, before)
         n_changed = count_changed(inputs)
@@ -161,7 +160,7 @@ class CallProbe:
         if self._repeat.mixes_rows or len(inputs) == 1:
             return signs
         if arguments.is_of_model or (aligned is not None and aligned.is_clear):
-            signs["call.rows"] = self._over_rounding(float(changes[-1].max()))
+            signs["call.rows"] = self._repeat.over_rounding(float(changes[-1].max()))
         if changes.ndim == 2 and changes.shape[1] == inputs.shape[1] and places:
             signs |= self._judge_targets(tokens, targets, aligned, changes, places, before)
             if aligned is not None and aligned.follows and self._may_take(1):
@@ -181,12 +180,12 @@ class CallProbe:
         """What the outputs depend on, where that makes a target readable or hides its context."""
         arguments = self._call.arguments
         earlier = [changes[row, :first] for row, (first, _, _) in enumerate(places) if first]
-        future = self._over_rounding(max((float(e.max()) for e in earlier), default=0.0))
+        future = self._repeat.over_rounding(max((float(e.max()) for e in earlier), default=0.0))
         if tokens is None or targets is None or aligned is None:
             return {}
         if aligned.is_clear:
             read = [float(changes[row, place]) for row, (_, _, place) in enumerate(places)]
-            signs = self._aligned(aligned, self._over_rounding(max(read)), future)
+            signs = self._aligned(aligned, self._repeat.over_rounding(max(read)), future)
             return signs if "targets.unmasked" not in signs or is_unmasked(tokens, targets) else {}
         # a causal model guesses the token that follows: masked ones are one place on
         if is_masked(tokens, targets) or is_masked(tokens[:, 1:], targets[:, :-1]):
@@ -213,7 +212,7 @@ class CallProbe:
     def _move_of_later(self, before: Tensor, starts: list[int]) -> float:
         repeat, arguments = self._repeat, self._call.arguments
         move = repeat.move_of_later(arguments, before, starts) if self._may_take(1) else 0.0
-        return self._over_rounding(move or 0.0)
+        return self._repeat.over_rounding(move or 0.0)
 
     def _aligned(self, aligned: Alignment, read: float, future: float) -> dict[str, float]:
         """Signs of targets that the inputs hold, by their offset."""
@@ -228,14 +227,6 @@ class CallProbe:
     def _drop_hidden(self, signs: dict[str, float]) -> dict[str, float]:
         """The signs; without a change of 0 if weights of zero hide a part of the model."""
         return {id: v for id, v in signs.items() if v > 0 or not self._repeat.starts_at_zero}
-
-    def _over_rounding(self, value: float) -> float:
-        return value if value > ROUNDING[self._is_half] else 0.0
-
-    @property
-    def _is_half(self) -> bool:
-        """Whether the call computes in half precision, as far as its repetitions have shown."""
-        return self._call.is_half or self._repeat.has_own_autocast
 
     # ---- an encoder, and padding
 
@@ -262,7 +253,9 @@ class CallProbe:
         padded = self._repeat(single_row)
         # a model that reads one place of a row may find it by the ids of padding
         is_placed = padded is not None and padded.ndim == 3
-        unpadded = without_padding(single_row, time, length, is_half=self._is_half and is_placed)
+        unpadded = without_padding(
+            single_row, time, length, is_half=self._repeat.is_half and is_placed
+        )
         bare = self._repeat(unpadded)
         if padded is None or bare is None:
             return {}
@@ -270,8 +263,8 @@ class CallProbe:
             padded, bare = padded[:, :length], bare[:, :length]
         if padded.shape != bare.shape:
             return {}
-        largest_change = self._over_rounding(float(change(padded, bare).max()))
-        is_known = is_placed or not self._is_half or largest_change > _POOLED
+        largest_change = self._repeat.over_rounding(float(change(padded, bare).max()))
+        is_known = is_placed or not self._repeat.is_half or largest_change > _POOLED
         return {"call.padding": largest_change if is_known else 0.0}
 
     def _measure_documents(self) -> dict[str, float]:
@@ -290,7 +283,7 @@ class CallProbe:
         if before is None or after is None or before.shape[:2] != is_later.shape:
             return {}
         changes = change(before, after)[is_later]
-        return self._drop_hidden({id: self._over_rounding(float(changes.max()))})
+        return self._drop_hidden({id: self._repeat.over_rounding(float(changes.max()))})
 
     def _tokens_and_targets(self) -> tuple[Tensor | None, Tensor | None]:
         """Ids and targets of the rows, if the outputs follow the ids place by place."""

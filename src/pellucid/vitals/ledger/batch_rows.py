@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -33,30 +33,6 @@ _BITS = 24
 GRAM, PARTS, _ODD = 8, 4, 0x9E3779B97F4A7C1 * 2 + 1
 #: The ids (rows, time) of a batch's first rows; True where they are tokens, None if all are.
 Rows = tuple[Tensor, Tensor | None]
-
-
-class Batches(Protocol):
-    """What knows the rows of the latest batch."""
-
-    def latest(self) -> tuple[Tensor | None, object]:
-        """The ids and the labels of the latest call, None for what it does not have."""
-        ...
-
-    def rows(self) -> Rows | None:
-        """Its first rows."""
-        ...
-
-    def kinship(self) -> Tensor | None:
-        """The kinship of its masked tokens and the others, and how often those are equal."""
-        ...
-
-    def class_range(self) -> Tensor | None:
-        """The lowest and the highest class among its labels."""
-        ...
-
-    def count_answers(self) -> Tensor | None:
-        """How many answers it marks, and where they stand."""
-        ...
 
 
 def kinds_of_tokens(
@@ -181,26 +157,57 @@ def _directions(counts: Tensor, is_used: Tensor) -> Tensor:
     return torch.nn.functional.normalize(centred, dim=-1)
 
 
-def row_checksums(batches: Sequence[Rows | None]) -> Float[Tensor, "batches 1+rows"]:
+def text_checksums(labels: Int[Tensor, "batch time"]) -> Int[Tensor, " rows"]:
+    """A number of the labels of each of the first rows; 0 of a row that has none.
+
+    Args:
+        labels: Below 0 where they are ignored.
+    """
+    labels = labels[:ROWS].long()
+    return _checksums(labels, (labels >= 0).long())
+
+
+def row_checksums(
+    batches: Sequence[Rows | None], targets: Sequence[Tensor | None] = ()
+) -> Float[Tensor, "batches 1+rows"]:
     """The mean length of each batch's first rows, and a number of each.
 
     The number of a row without tokens is 0, and all are 0 for a batch without rows.
 
     Args:
         batches: At least one batch, each as `first_rows` gives it.
+        targets: For each batch the numbers of the rows' targets, if these are other texts.
     """
     ids, real = _stacked(batches)
     n_each = [ROWS if batch is None else len(batch[0]) for batch in batches]
     n_rows = torch.tensor(n_each).to(ids.device, non_blocking=True)
+    checksums = (_checksums(ids, real) ^ _of_all(targets, ids)) * real.any(2)
+    return torch.cat([(real.sum((1, 2)) / n_rows)[:, None], checksums.float()], 1)
+
+
+def _checksums(ids: Int[Tensor, "*rows time"], real: Int[Tensor, "*rows time"]) -> Tensor:
+    """A number of each row, the same however it is padded; 0 of a row without tokens."""
     # padding at the start moves nothing: places are counted from the first token
-    places = real.cumsum(2)
+    places = real.cumsum(-1)
     mixed = (ids + 1) * (places * 0x9E3779B97F4A7C1 * 2 + 1)
-    mixed = ((mixed ^ (mixed >> 29)) * real).sum(2)
-    checksums = ((mixed ^ (mixed >> 31)) & ((1 << _BITS) - 1)).float()
-    return torch.cat([(real.sum((1, 2)) / n_rows)[:, None], checksums], 1)
+    mixed = ((mixed ^ (mixed >> 29)) * real).sum(-1)
+    return (mixed ^ (mixed >> 31)) & ((1 << _BITS) - 1)
 
 
-def gram_checksums(batches: Sequence[Rows | None]) -> Float[Tensor, "batches rows*parts"]:
+def _of_all(
+    targets: Sequence[Tensor | None], ids: Int[Tensor, "batches rows time"]
+) -> Int[Tensor, "batches rows"]:
+    """The numbers of all rows' targets; 0 where there are none."""
+    numbers = ids.new_zeros(ids.shape[:2])
+    for batch, own in zip(numbers, targets, strict=False):
+        if own is not None:
+            batch[: len(own)] = own
+    return numbers
+
+
+def gram_checksums(
+    batches: Sequence[Rows | None], targets: Sequence[Tensor | None] = ()
+) -> Float[Tensor, "batches rows*parts"]:
     """A few numbers of each row that rows with most of their text in common share; 0 without any.
 
     Each is the least of one kind of checksum of the row's pieces of `GRAM` tokens: the chance that
@@ -208,6 +215,7 @@ def gram_checksums(batches: Sequence[Rows | None]) -> Float[Tensor, "batches row
 
     Args:
         batches: At least one batch, each as `first_rows` gives it.
+        targets: For each batch the numbers of the rows' targets, if these are other texts.
 
     Source:
         Broder 1997, "On the resemblance and containment of documents".
@@ -215,7 +223,7 @@ def gram_checksums(batches: Sequence[Rows | None]) -> Float[Tensor, "batches row
     ids, real = _stacked(batches)
     if ids.shape[2] < GRAM:
         return torch.zeros((len(ids), ROWS * PARTS), device=ids.device)
-    mixed = ids + 1
+    mixed = ids + 1 + _of_all(targets, ids)[..., None]
     for shift in (1, 2, 4):  # pieces of two, four and eight tokens
         mixed = mixed[..., :-shift] * _ODD + mixed[..., shift:]
         mixed = mixed ^ (mixed >> 29)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from pellucid.vitals.call.kinship import measure_masked
 from pellucid.vitals.ledger.answer_places import share_misplaced
-from pellucid.vitals.ledger.batch_rows import Batches
+from pellucid.vitals.ledger.latest_batch import LatestBatch
 from pellucid.vitals.ledger.stuck_rows import StuckRows
 from pellucid.vitals.ledger.tagged_places import TaggedPlaces
 from pellucid.vitals.ledger.target_partners import TargetPartners
@@ -26,12 +26,12 @@ class BatchSigns:
         self._answers: Tensor | None = None
         self._stuck_rows = StuckRows()
 
-    def add(self, batches: Batches) -> None:
+    def add(self, batch: LatestBatch) -> None:
         """Take the latest batch."""
-        self._tags.add(*batches.latest())
-        self._stuck_rows.add(batches.rows())
-        self._partners.add(batches.rows(), batches.latest()[1])
-        kin, answers = batches.kinship(), batches.count_answers()
+        self._tags.add(batch.placed_ids, batch.labels)
+        self._stuck_rows.add(batch.rows())
+        self._partners.add(batch.rows(), batch.labels)
+        kin, answers = batch.kinship(), batch.count_answers()
         if kin is not None:
             self._kin.append(kin)
         if answers is not None:

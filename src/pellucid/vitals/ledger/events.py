@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from pellucid.training import Guard
-from pellucid.vitals.ledger.batch_rows import Batches
+from pellucid.vitals.ledger.latest_batch import LatestBatch
 from pellucid.vitals.ledger.output_gradients import OutputGradients
 from pellucid.vitals.ledger.witnesses import gradient_numbers, numbers_of
 from pellucid.vitals.taps.hooks import Hooks, LastingHook
@@ -31,7 +31,7 @@ class Events:
         self.open_calls = (0, 0)
         #: on a parameter, while a page is open
         self.arrival_hooks = Hooks(guard, LastingHook)
-        self._batches: Batches | None = None
+        self._batch: LatestBatch | None = None
         self.clear()
 
     def clear(self) -> None:
@@ -54,9 +54,9 @@ class Events:
         self.open_calls = (0, max(self.open_calls))
         self.calls = self.training_calls = 0
 
-    def attach_to_model(self, model: nn.Module, hooks: Hooks, batches: Batches | None) -> None:
-        """Count the calls of the model, whose rows `batches` knows."""
-        self._batches = batches
+    def attach_to_model(self, model: nn.Module, hooks: Hooks, batch: LatestBatch | None) -> None:
+        """Count the calls of the model, whose rows `batch` has."""
+        self._batch = batch
         hooks.after(model, "calls of the model", self._on_output, when_idle=self._count)
 
     def attach_to_head(self, head: nn.Module, hooks: Hooks) -> None:
@@ -105,8 +105,8 @@ class Events:
     def _on_output(self, module: nn.Module, inputs: Any, output: Any) -> None:
         self._count(module)
         if torch.is_grad_enabled() and not self.outputs.is_idle:
-            self.outputs.watch(output, self._batches)
+            self.outputs.watch(output, self._batch)
 
     def _on_head(self, module: nn.Module, inputs: Any, output: Any) -> None:
-        if torch.is_grad_enabled() and self._batches is not None:
-            self.outputs.watch_head(output, self._batches)
+        if torch.is_grad_enabled() and self._batch is not None:
+            self.outputs.watch_head(output, self._batch)

@@ -17,6 +17,8 @@ from pellucid.vitals.ledger.pulls import known_classes
 _FEWEST_ROWS, _FEWEST_PLACES = 16, 12
 #: A line explains so much of the logarithms of the weights of rows, or of places.
 _ROWS_LINE, _PLACES_LINE = 0.9, 0.8
+#: Powers of p that are tried, and the share of the weights' square that none of them explains.
+_POWERS, _UNEXPLAINED = (0.5, 1.0, 2.0, 3.0, 4.0, 5.0), 0.01
 #: Places whose ln(1 - p) spread less say nothing.
 _PLACES_SPREAD = 0.03
 
@@ -70,6 +72,47 @@ def focus_of_places(
     is_counted = raises & ~lowers & (weights > 0) & (doubt > UNCERTAIN)
     sums = _sums(doubt, weights, is_counted, torch.zeros_like(target[:, 0]), 1)
     return _slope(sums, fewest=_FEWEST_PLACES, explained=_PLACES_LINE, spread=_PLACES_SPREAD)
+
+
+def ease_sums(
+    gradient: Float[Tensor, "rows classes"], logits: Float[Tensor, "rows classes"]
+) -> Float[Tensor, "2 4 powers"]:
+    """For each power of p, what `ease` needs, of rows that are pulled up and of those pushed down.
+
+    A focal loss with p in place of 1 - p, -p^gamma ln p, weighs a row by p^gamma (1 + gamma ln p).
+    That is below 0 where p is small: the row is pushed away from its class.
+
+    Args:
+        gradient: Of the loss by the logits.
+        logits: The logits.
+    """
+    g, p = gradient.double(), logits.double().softmax(-1)
+    raises = ((g < 0).sum(-1) == 1) & (g.shape[-1] > 2)
+    lowers = ((g > 0).sum(-1) == 1) & (g.shape[-1] > 2)
+    classes = torch.where(raises, g.argmin(-1), g.argmax(-1))
+    p = p.gather(-1, classes[:, None])
+    is_open = 1 - p > UNCERTAIN
+    weights = -g.gather(-1, classes[:, None]) / (1 - p).clamp_min(UNCERTAIN)
+    power = torch.tensor(_POWERS, dtype=p.dtype, device=p.device)
+    shape = p.pow(power) * (1 + power * p.clamp_min(1e-300).log())
+    terms = torch.stack(
+        [torch.ones_like(shape), weights * shape, shape.square(), weights.square().expand_as(shape)]
+    )
+    kinds = ((kind[:, None] & is_open).double() for kind in (raises, lowers))
+    return torch.stack([(terms * kind).sum(1) for kind in kinds])
+
+
+def ease(sums: Float[Tensor, "2 4 powers"]) -> Float[Tensor, ""]:
+    """The power of p by which rows weigh; 0 if they do not follow it, or none is pushed down.
+
+    Args:
+        sums: What `ease_sums` gives, added up over some updates.
+    """
+    n, product, of_shape, of_weights = sums.sum(0).unbind()
+    left = 1 - product.square() / (of_shape * of_weights).clamp_min(1e-300)
+    unexplained, best = torch.where(product > 0, left, 1.0).min(0)
+    is_ease = (unexplained < _UNEXPLAINED) & (n[0] >= _FEWEST_ROWS) & (sums[1, 0, 0] > 0)
+    return torch.where(is_ease, torch.tensor(_POWERS, device=n.device, dtype=n.dtype)[best], 0.0)
 
 
 def _sums(

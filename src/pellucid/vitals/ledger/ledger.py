@@ -14,10 +14,10 @@ from pellucid.training import Guard
 from pellucid.vitals.async_metrics import AsyncMetrics, Column
 from pellucid.vitals.call.padding_mask import misfits
 from pellucid.vitals.call.reading_order import measure_batches
-from pellucid.vitals.ledger.batch_rows import Batches, masked_places
 from pellucid.vitals.ledger.batch_signs import BatchSigns
 from pellucid.vitals.ledger.events import Events
 from pellucid.vitals.ledger.label_tokens import measure
+from pellucid.vitals.ledger.latest_batch import LatestBatch
 from pellucid.vitals.ledger.marks import Mark, MarkName, Marks, Row
 from pellucid.vitals.ledger.page import Page, copy_into, rows_of
 from pellucid.vitals.ledger.witnesses import Witnesses
@@ -63,7 +63,7 @@ class Ledger:
         self.events = Events(self._rate, guard)
         self._marks = Marks()
         self._witnesses: Witnesses | None = None
-        self._batches: Batches | None = None
+        self._batch: LatestBatch | None = None
         self._batch_signs = BatchSigns()
         #: how many gradients had arrived when the step began, and how many of them at none
         self._arrivals = 0
@@ -87,32 +87,34 @@ class Ledger:
         """The marks so far, by name."""
         return self._marks.by_name
 
-    def attach(self, model: nn.Module | None, hooks: Hooks, batches: Batches | None = None) -> None:
+    def attach(
+        self, model: nn.Module | None, hooks: Hooks, batch: LatestBatch | None = None
+    ) -> None:
         """Add a hook to the model, if given; one on a parameter follows with the first update.
 
         Args:
             model: The model.
             hooks: Take the hooks.
-            batches: Knows the latest batch.
+            batch: The latest batch.
         """
-        self._batches = batches
+        self._batch = batch
         hooks.add(self.events.arrival_hooks)
         self._witnesses = self._page = None
         self._rows = []
         self.events.clear()
         if model is not None:
-            self.watch_calls(model, hooks, batches)
+            self.watch_calls(model, hooks, batch)
 
-    def watch_calls(self, model: nn.Module, hooks: Hooks, batches: Batches | None) -> None:
+    def watch_calls(self, model: nn.Module, hooks: Hooks, batch: LatestBatch | None) -> None:
         """Count the calls of a model, or of its part, and read their batches.
 
         Args:
             model: The model or the part.
             hooks: Take the hooks.
-            batches: Knows the latest batch.
+            batch: The latest batch.
         """
-        self._batches = batches
-        self.events.attach_to_model(model, hooks, batches)
+        self._batch = batch
+        self.events.attach_to_model(model, hooks, batch)
 
     # ---- an update
 
@@ -278,12 +280,11 @@ class Ledger:
         if not isinstance(self._fresh, int) or self._fresh:
             page.fresh[place] = self._fresh
         page.labelled[place], classes = outputs.labelled, outputs.class_range
-        if self._batches is not None:
-            page.texts[place] = self._batches.rows()
-            ids, labels = self._batches.latest()
-            page.masks[place] = None if ids is None else masked_places(ids, labels)
-            self._batch_signs.add(self._batches)
-            own_classes = self._batches.class_range()
+        if self._batch is not None:
+            page.texts[place], page.targets[place] = self._batch.rows(), self._batch.targets()
+            page.masks[place] = self._batch.masked_places()
+            self._batch_signs.add(self._batch)
+            own_classes = self._batch.class_range()
             classes = classes if own_classes is None else own_classes
         if classes is not None:
             page.classes[place] = classes

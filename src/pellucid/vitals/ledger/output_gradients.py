@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 
 from pellucid.training import Guard
-from pellucid.vitals.call.place_weights import as_logits
-from pellucid.vitals.ledger.batch_rows import Batches, Rows, class_range
+from pellucid.vitals.call.place_weights import as_logits, paid_entropy
+from pellucid.vitals.ledger.batch_rows import Rows, class_range
 from pellucid.vitals.ledger.bounded_logits import highest_probability, pull_on_likely_tokens
 from pellucid.vitals.ledger.focus import focus_of_places
 from pellucid.vitals.ledger.label_tokens import LabelledRows
+from pellucid.vitals.ledger.latest_batch import LatestBatch
 from pellucid.vitals.ledger.pulls import (
     class_logits,
     class_pulls,
@@ -105,17 +106,17 @@ class OutputGradients:
         yield from self._gap_signs.items()
         self._gap_signs = {}
 
-    def watch(self, output: object, batches: Batches | None) -> None:
+    def watch(self, output: object, batch: LatestBatch | None) -> None:
         """Measure the gradients by the outputs of a call, as far as they are due.
 
         Args:
             output: What the model returned.
-            batches: Knows the rows of the call.
+            batch: Knows the rows of the call.
         """
-        ids, labels = (None, None) if batches is None else batches.latest()
+        ids, labels = (None, None) if batch is None else (batch.placed_ids, batch.labels)
         of_rows = class_logits(output, labels)
-        if of_rows is None and self.records and batches is not None and ids is not None:
-            self._watch_rows(output, len(ids), batches)
+        if of_rows is None and self.records and batch is not None and ids is not None:
+            self._watch_rows(output, len(ids), batch)
         is_due = of_rows is not None or self.measures_outputs or self.measures_gap
         logits = (logits_of(output) if of_rows is None else of_rows) if is_due else None
         if logits is None or not logits.requires_grad or not is_plain(logits):
@@ -126,20 +127,20 @@ class OutputGradients:
         self._place_logits = self._keep_places(logits) if of_rows is None else None
         measure = partial(self.measure_tokens, ids)
         if of_rows is not None and isinstance(labels, Tensor):
-            texts = batches.rows() if batches is not None and self.records else None
+            texts = batch.rows() if batch is not None and self.records else None
             measure = partial(self.measure_classes, of_rows.detach(), labels, texts)
         self._at_gradient(logits, "logits", measure)
 
-    def watch_head(self, output: object, batches: Batches) -> None:
+    def watch_head(self, output: object, batch: LatestBatch) -> None:
         """Measure the gradients by what a head gives for each row, as far as they are due.
 
         Args:
             output: What the head returned.
-            batches: Knows the rows of the latest call of the body.
+            batch: Knows the rows of the latest call of the body.
         """
-        ids, _ = batches.latest()
+        ids = batch.placed_ids
         if self.records and ids is not None:
-            self._watch_rows(output, len(ids), batches)
+            self._watch_rows(output, len(ids), batch)
 
     def _keep_places(self, logits: Tensor) -> Tensor | None:
         """A copy of the logits of some places, if these are few classes of each token."""
@@ -149,16 +150,16 @@ class OutputGradients:
         places, stride = places_and_stride(logits.detach())
         return places[::stride].clone()
 
-    def _watch_rows(self, output: object, rows: int, batches: Batches) -> None:
+    def _watch_rows(self, output: object, rows: int, batch: LatestBatch) -> None:
         """Measure the gradient by outputs (rows, classes) whose labels the model is not given."""
-        self.rows.vectors.add(output, rows, batches.rows)
+        self.rows.vectors.add(output, rows, batch.rows)
         starts = span_outputs(output, rows)
         if starts is not None:
             self._at_gradient_of_rows(starts, self.rows.measure_softmax)
         values = row_outputs(output, rows)
         if values is None:
             return
-        texts = batches.rows()
+        texts = batch.rows()
 
         def measure(gradient: Tensor, before: Tensor) -> None:
             labels = self.rows.measure(gradient, before, None)
@@ -236,6 +237,7 @@ class OutputGradients:
             "targets.focus": focus_of_places(gradient, logits),
             "logits.pull": pull_on_likely_tokens(gradient, logits),
             "logits.most": highest_probability(logits),
+            "predictions.paid_entropy": paid_entropy(gradient, logits),
         }
 
     def measure_classes(

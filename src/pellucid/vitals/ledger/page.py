@@ -97,11 +97,11 @@ class Page:
         self.fresh = zeros(rows)
         #: the lowest and the highest class of the batch's labels; -1 if they are no classes
         self.classes = zeros(rows, 2) - 1
-        #: the share of targets that are the next ids, of places whose target is pushed down, and
-        #: how far the targets of a row are from the next ids
+        #: the shares of targets that are the next ids and are pushed down, and how far they lie
         self.pulls = zeros(rows, 3) - 1
-        #: the first rows of each batch
+        #: the first rows of each batch, and numbers of the other texts that they are to become
         self.texts: list[Rows | None] = [None] * rows
+        self.targets: list[Tensor | None] = [None] * rows
         #: the first rows of each batch, and their classes
         self.labelled: list[LabelledRows | None] = [None] * rows
         #: the masked places of each batch
@@ -160,8 +160,8 @@ class Page:
             noise_ratio(used, total),
             _pulled(gap, before - gap, self.start),
             kinship(self.texts[:n]).to(before),
-            *row_checksums(self.texts[:n]).to(before).unbind(1),
-            *gram_checksums(self.texts[:n]).to(before).unbind(1),
+            *row_checksums(self.texts[:n], self.targets[:n]).to(before).unbind(1),
+            *gram_checksums(self.texts[:n], self.targets[:n]).to(before).unbind(1),
         )
         return torch.stack([*numbers], 1)
 

@@ -23,7 +23,7 @@ from pellucid.vitals.ledger.binary_losses import (
 )
 from pellucid.vitals.ledger.bounded_classes import ClassOutputs
 from pellucid.vitals.ledger.class_temperature import temperature, temperature_sums
-from pellucid.vitals.ledger.focus import focus, focus_sums
+from pellucid.vitals.ledger.focus import ease, ease_sums, focus, focus_sums
 from pellucid.vitals.ledger.pulls import known_classes, smoothing_of_rows
 from pellucid.vitals.ledger.row_numbers import (
     DIFFERENT,
@@ -146,6 +146,7 @@ class RowLosses:
     def __init__(self) -> None:
         self._squashed: list[Tensor] = []
         self._focus: Tensor | None = None
+        self._ease: Tensor | None = None
         self._temperature: Tensor | None = None
         self._targets: list[Tensor] = []
         #: sums of `label_weights`, the shares of impossible and of several labels, squared errors
@@ -205,6 +206,7 @@ class RowLosses:
             columns = self.column_labels.view(gradient.shape)[:, :_COLUMNS]
             self.sides = torch.cat([sure_labels[:, None], columns], 1)
         self._focus = _added(self._focus, focus_sums(gradient, outputs, classes))
+        self._ease = _added(self._ease, ease_sums(gradient, outputs))
         sums = temperature_sums(gradient, outputs, classes)
         self._temperature = _added(self._temperature, sums)
         return sure_labels
@@ -256,6 +258,8 @@ class RowLosses:
             signs["targets.squashed"] = torch.stack(self._squashed).mean()
         if self._focus is not None:
             signs["targets.focus"] = focus(self._focus)
+        if self._ease is not None:
+            signs["targets.ease"] = ease(self._ease)
         if self._temperature is not None:
             signs["logits.temperature"] = temperature(self._temperature)
         if len(self._targets) >= DIFFERENT:
@@ -275,7 +279,7 @@ class RowLosses:
             error, mean, square = torch.stack(self._squares).mean(0).unbind()
             signs |= {"targets.square": error, "targets.variance": square - mean * mean}
         self._squashed, self._focus, self._targets = [], None, []
-        self._temperature = None
+        self._temperature = self._ease = None
         self._label_weights, self._shares, self._squares = None, {}, []
         return signs
 

@@ -11,17 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pellucid.vitals.async_metrics import AsyncMetrics
 from pellucid.vitals.call.alignment import are_classes
 from pellucid.vitals.call.answers import Answers
 from pellucid.vitals.call.arguments import has_source
-from pellucid.vitals.call.kinship import kinship_of_masked
 from pellucid.vitals.call.paid_targets import PaidTargets, first_places, paid_targets
 from pellucid.vitals.call.prompt_answers import PromptAnswers
-from pellucid.vitals.call.row_content import record_rows
 from pellucid.vitals.label_baselines import Baselines, baselines
-from pellucid.vitals.ledger.answer_places import count_answers
-from pellucid.vitals.ledger.batch_rows import Rows, first_rows, range_of_classes
+from pellucid.vitals.ledger.latest_batch import LatestBatch
 from pellucid.vitals.model_parts import decodes, table_of, unwrap
 from pellucid.vitals.probe import Probe
 from pellucid.vitals.taps.hooks import Hooks
@@ -70,14 +66,10 @@ class FirstBatch:
         self.row_starts = RowStarts()
         self._calls = LearningCalls()
         self._call: Call | None = None
-        self._watches_table, self._has_source = False, has_source(self._model)
+        self._watches_table = False
+        self.latest = LatestBatch(has_source=has_source(self._model))
         self._awaits_logits, self._rows = False, 0  # of the first call, whose outputs may come
         self._predicts_classes = False  # its outputs are too few for its ids
-        #: the ids of the latest call, and what it says of them: a mask and labels
-        self._ids: Tensor | None = None
-        self._ids_mask: Any = None
-        self._ids_labels: Any = None
-        self._answers: tuple[Any, Any] = (None, None)
 
     def attach(self, model: nn.Module, hooks: Hooks) -> None:
         """Add hooks to the model."""
@@ -161,66 +153,35 @@ class FirstBatch:
         weight = getattr(head, "weight", None)
         return len(weight) if isinstance(weight, Tensor) and weight.ndim == 2 else None
 
-    def rows(self) -> Rows | None:
-        """The first rows of the latest batch; None without ids."""
-        ids = self._ids
-        return None if ids is None else first_rows(ids, self._ids_mask, self._ids_labels)
-
-    def latest(self) -> tuple[Tensor | None, object]:
-        """The ids that outputs follow and the labels of the latest call; None for what it lacks."""
-        return None if self._has_source else self._ids, self._ids_labels
-
-    def kinship(self) -> Tensor | None:
-        """What `kinship_of_masked` gives of the latest batch; None without ids."""
-        ids = self._ids
-        if ids is None or ids.ndim != 2:
-            return None
-        return kinship_of_masked(ids, self._ids_labels, self._ids_mask)
-
-    def class_range(self) -> Tensor | None:
-        """The lowest and the highest label of the latest batch, if rows have one class each."""
-        return range_of_classes(self._ids_labels)
-
-    def count_answers(self) -> Tensor | None:
-        """What `count_answers` gives of the latest batch; None without places of answers."""
-        ids = self._ids
-        return None if ids is None else count_answers(ids, self._ids_mask, *self._answers)
-
-    def record(self, metrics: AsyncMetrics) -> None:
-        """Record a number that identifies the latest batch, and the share of repetitive rows."""
-        if self._ids is not None:
-            record_rows(metrics, self._ids, self._ids_labels)
-
     def forget(self) -> None:
         """Forget the latest batch and its losses: the next update may show none."""
         self.losses.clear()
-        self._ids = self._ids_mask = self._ids_labels = None
-        self._answers, self.has_run = (None, None), False
+        self.latest.forget()
+        self.has_run = False
 
     def _on_call(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         was_at_rest = not self._calls.has_trained
         if self._calls.include(module):
             if was_at_rest and self._calls.has_trained:
                 self._begin_again()
-            self._note_ids(inputs_of(args, kwargs))
-            self._ids_mask, self._ids_labels = kwargs.get("attention_mask"), kwargs.get("labels")
-            self._answers = kwargs.get("start_positions"), kwargs.get("end_positions")
+            latest = self.latest
+            latest.note(args, kwargs)
             if self._call is None:
                 self._keep_call(args, kwargs)
-            self.answers.on_training(self._ids, self._ids_mask)
-            self.prompt_answers.add(self._ids, self._ids_labels)
+            self.answers.on_training(latest.ids, latest.mask)
+            self.prompt_answers.add(latest.ids, latest.labels)
         elif not torch.is_grad_enabled():
             self.answers.on_writing(ids_in(inputs_of(args, kwargs)))
 
     def _on_embedding(self, module: nn.Module, args: tuple[Any, ...]) -> None:
         if self._calls.include(self._model):
-            self._note_ids(args)
+            self.latest.note_ids(args)
             if self._call is None:
                 self._keep_call(args[:1], {})
 
     def _on_table(self, module: nn.Module, args: tuple[Any, ...]) -> None:
-        if self._ids is None and self._calls.include(self._model):
-            self._note_ids(args)
+        if self.latest.ids is None and self._calls.include(self._model):
+            self.latest.note_ids(args)
 
     def _begin_again(self) -> None:
         """Drop what calls in evaluation mode left, if the loop evaluated before it trains."""
@@ -230,9 +191,6 @@ class FirstBatch:
         rewards, self.answers = self.answers.rewards, Answers()
         self.answers.rewards, self.prompt_answers = rewards, PromptAnswers()
         self.losses.clear()
-
-    def _note_ids(self, inputs: tuple[Any, ...]) -> None:
-        self._ids = self._ids if (ids := ids_in(inputs)) is None else ids
 
     def _keep_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         tensors = [t for t in (*args, *kwargs.values()) if isinstance(t, Tensor) and t.ndim]
@@ -246,7 +204,7 @@ class FirstBatch:
         except Uncuttable as error:
             self.reason = str(error)
             return
-        self.first_ids, self._awaits_logits = self._ids, True
+        self.first_ids, self._awaits_logits = self.latest.ids, True
         device = tensors[0].device.type
         if torch.is_autocast_enabled(device):
             self.autocast = torch.get_autocast_dtype(device)
