@@ -174,10 +174,10 @@ def bought_reward(view: HistoryView) -> Candidate | None:
     """One of several rewards that rose while another one was lost."""
     total = view.history.measures.get("reward", ())
     parts = {k: p for k, p in view.history.measures.items() if k.startswith("rewards/")}
-    changes = {kind: ends(points) for kind, points in parts.items() if len(points) == len(total)}
-    if len(changes) < 2 or len(total) < limit("RLH004", "rows"):
+    parts = {kind: points for kind, points in parts.items() if len(points) == len(total)}
+    if len(parts) < 2 or len(total) < limit("RLH004", "rows"):
         return None
-    total_start, total_end = ends(total)
+    changes, (total_start, total_end) = {k: ends(p) for k, p in parts.items()}, ends(total)
     loser, *_, winner = sorted(changes, key=lambda kind: changes[kind][1] - changes[kind][0])
     start, end = changes[loser]
     lost, spread = start - end, noise(view.measure(loser))

@@ -54,7 +54,7 @@ def straight_fall(view: HistoryView) -> Candidate | None:
     n, unigram, start = len(losses) // 4, view.facts.unigram, view.start
     if not n or unigram is None or start is None or len(losses) < limit("OPT007", "straight"):
         return None
-    if not view.fresh or not view.learns_tokens:
+    if not view.fresh or not view.learns_tokens or not all(map(math.isfinite, losses)):
         return None
     if view.facts.betas is not None and not view.has_full_steps:
         return None  # of Adam, steps may be small for another reason

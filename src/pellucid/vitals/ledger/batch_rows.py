@@ -199,9 +199,9 @@ def _of_all(
 ) -> Int[Tensor, "batches rows"]:
     """The numbers of all rows' targets; 0 where there are none."""
     numbers = ids.new_zeros(ids.shape[:2])
-    for batch, own in zip(numbers, targets, strict=False):
-        if own is not None:
-            batch[: len(own)] = own
+    for batch, checksums in zip(numbers, targets, strict=False):
+        if checksums is not None:
+            batch[: len(checksums)] = checksums
     return numbers
 
 
