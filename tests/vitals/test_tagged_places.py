@@ -134,6 +134,5 @@ def test_labels_of_an_encoder_decoder_do_not_stand_beside_the_ids_that_it_reads(
     first.attach(model, Hooks(Guard(), LastingHook))
     ids = batch(0)
     model(input_ids=ids, labels=inner(ids))
-    latest_ids, labels = first.latest()
-    assert (latest_ids is not None) == are_beside_ids
-    assert labels is not None
+    assert (first.latest.placed_ids is not None) == are_beside_ids
+    assert first.latest.labels is not None
