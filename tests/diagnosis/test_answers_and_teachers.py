@@ -77,6 +77,13 @@ def test_a_teacher_that_the_optimiser_trains_is_named() -> None:
     assert alarms(taught(trains_another=True, end=1.0)) == []
 
 
+def test_a_reference_that_the_optimiser_trains_is_named() -> None:
+    falling = [0.69 - 0.005 * i for i in range(UPDATES)]
+    for trains_another, codes in ((True, ["REF002"]), (False, [])):
+        assert alarms(history("preferences", falling, trains_another=trains_another)) == codes
+    assert alarms(history("rewards", falling, trains_another=True)) == []  # it may be a critic
+
+
 def test_losses_that_are_no_numbers_beside_sound_gradients_are_the_losses_fault() -> None:
     assert alarms(nameless(3.0)) == ["LOS005"]
     assert alarms(nameless(math.nan)) == ["NUM004"]

@@ -43,17 +43,18 @@ def test_before_anything_is_known_no_power_shows() -> None:
     assert float(focus_of_places(gradient, logits)) == 0
 
 
-def ease_of(loss: str) -> float:
+def ease_of(loss: str, spread: float = 2.0) -> float:
     """The power of p by which rows of one class each weigh in a loss, of two batches."""
     total = torch.zeros(())
     for seed in range(2):
         draws = torch.Generator().manual_seed(seed)
         labels = torch.randint(CLASSES, (ROWS,), generator=draws)
-        logits = (2 * torch.randn(ROWS, CLASSES, generator=draws)).requires_grad_()
+        logits = (spread * torch.randn(ROWS, CLASSES, generator=draws)).requires_grad_()
         log_p = logits.log_softmax(-1).gather(-1, labels[:, None])[:, 0]
         p = log_p.exp()
         values = {
             "plain": -log_p,
+            "turned round": log_p,
             "focal": -((1 - p) ** 2) * log_p,
             "easy": -(p**2) * log_p,
             "steep": -(p**4) * log_p,
@@ -74,7 +75,9 @@ def test_a_focal_loss_of_p_has_its_power(loss: str, power: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "loss", ["plain", "focal", "robust", "probability", "unlikely", "half unlikely"]
+    "loss",
+    ["plain", "turned round", "focal", "robust", "probability", "unlikely", "half unlikely"],
 )
-def test_no_other_loss_has_one(loss: str) -> None:
-    assert ease_of(loss) == 0
+@pytest.mark.parametrize("spread", [0.02, 0.5, 2.0, 6.0])
+def test_no_other_loss_has_one(loss: str, spread: float) -> None:
+    assert ease_of(loss, spread) == 0

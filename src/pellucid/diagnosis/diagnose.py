@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, cast
 
 from pellucid import config
 from pellucid.diagnosis.causes import Candidate, HistoryView, find_candidates
 from pellucid.diagnosis.expectations import Expectations
 from pellucid.diagnosis.finding import (
-    SEVERITIES,
     Evidence,
     Finding,
     Severity,
@@ -28,6 +26,7 @@ from pellucid.diagnosis.finding import (
 from pellucid.diagnosis.fixes.propose import propose_fixes
 from pellucid.diagnosis.history.history import History, Reading
 from pellucid.diagnosis.not_examined import ProbeRunner
+from pellucid.diagnosis.order import in_order, matches_any
 from pellucid.errors import ConfigError
 
 #: So many readings in a row must be sick before a sign without a cause is worth a finding.
@@ -82,7 +81,7 @@ _ODDS, _SUREST = 5, 0.99
 def diagnose(
     history: History, *, declared: Expectations | None = None, ignore: Iterable[str] = ()
 ) -> list[Finding]:
-    """Find the causes of a training's faults, the worst and surest first.
+    """Find the causes of a training's faults: the worst and surest first, causes before effects.
 
     A healthy training has none. If a cause raises, a note says so, and the others still run.
 
@@ -121,7 +120,7 @@ def diagnose(
     believed = _share_belief(roots, fitting, factor)
     findings = [_with_symptoms(root.finding, sick) for root in believed]
     explained = [pattern for root in roots for pattern in read_codes()[root.code].explains]
-    unexplained = {id: read for id, read in sick.items() if not _matches_any(id, explained)}
+    unexplained = {id: read for id, read in sick.items() if not matches_any(id, explained)}
     is_grave = any(f.severity in ("fault", "fatal") or f.code == "UNK001" for f in findings)
     if unexplained and not view.goes_well and "UNK001" not in ignored and not is_grave:
         findings.append(
@@ -131,11 +130,7 @@ def diagnose(
         findings = [finding for finding in findings if finding.code != _UNDECIDED]
     findings = [runner(_add_patch, finding, history.config) or finding for finding in findings]
     findings += [finding for finding in runner.unseen if finding.code not in ignored]
-    return sorted(
-        findings,
-        key=lambda finding: (SEVERITIES.index(finding.severity), finding.confidence),
-        reverse=True,
-    )
+    return in_order(findings)
 
 
 class RankedFinding(NamedTuple):
@@ -170,7 +165,7 @@ def _find_roots(candidates: Sequence[RankedFinding]) -> list[RankedFinding]:
     for candidate in sorted(candidates, key=_turn):
         codes = [root.code for root in roots]
         patterns = [pattern for code in codes for pattern in read_codes()[code].explains]
-        if candidate.code not in codes and not _matches_any(candidate.code, patterns):
+        if candidate.code not in codes and not matches_any(candidate.code, patterns):
             roots.append(candidate)
     return roots
 
@@ -208,14 +203,10 @@ def _turn(candidate: RankedFinding) -> tuple[bool, bool, int, float]:
     turn = _FIRST.index(candidate.code) if candidate.code in _FIRST else len(_FIRST)
     return (
         candidate.severity == "note",
-        _matches_any(candidate.code, _GENERAL),
+        matches_any(candidate.code, _GENERAL),
         turn,
         -candidate.likely,
     )
-
-
-def _matches_any(name: str, patterns: Iterable[str]) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _is_intended(finding: Finding, by_design: Expectations) -> bool:
@@ -258,7 +249,7 @@ def _with_symptoms(finding: Finding, sick: dict[str, Reading]) -> Finding:
             "docs/vitals.md",
         )
         for id, reading in sick.items()
-        if _matches_any(id, patterns) and id not in known_signs
+        if matches_any(id, patterns) and id not in known_signs
     ]
     return replace(finding, evidence=(*finding.evidence, *symptoms[:_MOST_SYMPTOMS]))
 

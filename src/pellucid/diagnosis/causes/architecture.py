@@ -197,6 +197,14 @@ CAUSES: tuple[Cause, ...] = (
     collapsed_router,
     heavy_dropout,
     similar_tokens,
+    Comparison(
+        "ATT003/forgotten",
+        "call.forgotten",
+        (">", "forgotten"),
+        n=1,
+        # a model that reads nothing at all has another fault
+        condition=lambda view: view.first("call.inputs") != 0,
+    ),
     Comparison("ARC012", "gradient.depth_ratio", ("<", "least"), condition=_vanishes_on_the_way),
     Comparison("GRD005", "gradient.faint", ("<", "share"), n=2),
     Comparison("ARC013", "gradient.depth_ratio", (">", "most"), condition=goes_badly),

@@ -290,7 +290,6 @@ CAUSES: tuple[Cause, ...] = (
     Comparison("RLH010", "answers.mixed", (">", "mixed"), n=1),
     Comparison("RLH011", "answers.prompts", (">", "share"), n=1),
     visible_padding,
-    Comparison("ATT003/forgotten", "call.forgotten", (">", "forgotten"), n=1),
     Comparison("ATT003/before", "call.shown_before", (">", "share"), n=1),
     divided_logits,
     rows_without_labels,

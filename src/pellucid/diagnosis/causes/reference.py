@@ -224,6 +224,13 @@ def trained_teacher(view: HistoryView) -> Candidate | None:
     return suspect("REF002/teacher", start=start, end=end, severity=None if has_met else "note")
 
 
+def trained_reference(view: HistoryView) -> Candidate | None:
+    """A second model that the optimiser trains beside one that learns from pairs of answers."""
+    if not view.facts.trains_another or not view.facts.on_preferences:
+        return None
+    return suspect("REF002/optimiser", n=view.updates, step=0)
+
+
 def far_policy(view: HistoryView) -> Candidate | None:
     """A large distance from the reference at the end of a training on rewards."""
     if not view.measure("reward"):
@@ -260,6 +267,7 @@ def negative_kl(view: HistoryView) -> Candidate | None:
 
 CAUSES: tuple[Cause, ...] = (
     trained_teacher,
+    trained_reference,
     foreign_teacher,
     even_teacher,
     late_teacher,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,7 +21,7 @@ from pellucid.vitals.taps.recorded_call import is_plain
 #: chance.
 _NUMBERS, _BOUND, _TIES = 4096, 0.03, 8
 #: Settings in which the groups of one optimiser may differ, and their rates still be compared.
-_OF_GROUPS = ("params", "lr", "initial_lr", "max_lr", "min_lr", "weight_decay", "name")
+_OF_GROUPS = re.compile("params|lr|decay|name|layer")
 #: Adapters have a smaller share of a block's matrices.
 _ADAPTER = 0.25
 
@@ -208,17 +209,20 @@ def slow_share(optimiser: Any) -> float:
 
 
 def rate_fall(model: nn.Module, groups: Sequence[Mapping[str, Any]]) -> float | None:
-    """How many times the head's rate that of the first block is; the last block's without a head.
+    """The rate of the first block, over that of the head, or of the last block without a head.
 
-    Of trained matrices; tables do not count. None if groups differ in more than rates and decay: a
+    Of matrices that are no tables. None if groups differ in more than rates and decay: a
     rate of Muon is none of Adam's.
 
     Args:
         model: The model.
         groups: Of its optimiser.
     """
-    kinds = [{k: v for k, v in group.items() if k not in _OF_GROUPS} for group in groups]
-    if any(kind != kinds[0] for kind in kinds):
+    kinds = {
+        str([(key, group[key]) for key in sorted(group) if not _OF_GROUPS.search(key)])
+        for group in groups
+    }
+    if len(kinds) != 1:
         return None
     rates = {
         id(parameter): number_in(group, "initial_lr") or number_in(group, "lr") or 0.0
@@ -239,16 +243,12 @@ def rate_fall(model: nn.Module, groups: Sequence[Mapping[str, Any]]) -> float | 
 
 
 def adapter_scale(model: nn.Module) -> float | None:
-    """The largest factor of what the model's adapters add, as alpha / rank; None without adapters.
-
-    peft has it as an attribute `scaling`, for each adapter by its name.
-    """
+    """The largest factor of what the model's adapters add, alpha / rank; None without adapters."""
     scales: list[float] = []
     for module in model.modules():
-        trains = any(parameter.requires_grad for parameter in module.parameters())
-        value: Any = getattr(module, "scaling", None)
-        if trains and isinstance(value, dict) and hasattr(module, "lora_A"):
-            scales += [scale for scale in value.values() if isinstance(scale, float | int)]
-        elif trains and isinstance(module, LoRALinear):
+        if isinstance(module, LoRALinear):
             scales.append(module.scale)
+        elif hasattr(module, "lora_A"):  # of peft: a scale for each adapter, by its name
+            of_adapters: Any = getattr(module, "scaling", None)
+            scales += of_adapters.values() if isinstance(of_adapters, dict) else ()
     return max(scales, default=None)

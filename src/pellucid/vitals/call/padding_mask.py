@@ -172,6 +172,8 @@ def forgotten_rows(arguments: Arguments, repeat: Repetition) -> dict[str, float]
     has_mask = mask is not None and mask.shape == ids.shape
     if ids.ndim != 2 or ids.is_floating_point() or (pad is None and not has_mask):
         return {}
+    if arguments.source is not None or repeat.starts_at_zero:
+        return {}  # behind a head of zeros no output moves yet
     is_text = mask != 0 if mask is not None and has_mask else ids != pad
     places = torch.arange(1, ids.shape[1] + 1, device=ids.device)
     lengths = torch.where(is_text, places, 0).amax(1)

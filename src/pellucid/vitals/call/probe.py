@@ -106,7 +106,7 @@ class CallProbe:
             self._add("call.padding", self._measure_padding)
         if self._may_take(2):
             forgotten = partial(padding_mask.forgotten_rows, arguments, self._repeat)
-            self._add("call.forgotten", lambda: self._drop_hidden(forgotten()))
+            self._add("call.forgotten", forgotten)
         if arguments.inputs.ndim == 2 and arguments.source is None and self._may_take(2):
             self._add("call.documents", self._measure_documents)
         return self._signs
