@@ -90,6 +90,12 @@ SECTIONS = {
         "benchmarks.quality.page:table",
         "benchmarks.quality --train wiki.test.raw --held-out wiki.valid.raw --seconds 300",
     ),
+    "quality-gpt2-nano-300s": Section(
+        "quality-gpt2-nano-300s",
+        "benchmarks.quality.page:table",
+        "benchmarks.quality --train wiki.test.raw --held-out wiki.valid.raw "
+        "--preset nano --seconds 300",
+    ),
     "quality-gpt2-nano-300s-code": Section(
         "quality-gpt2-nano-300s-code",
         "benchmarks.quality.page:table",
