@@ -67,8 +67,9 @@ def codes(model: nn.Module, *, pads_before: bool = False) -> list[str]:
     return [finding.code for finding in diagnose(history_of_watch(w))]
 
 
-def test_a_state_at_the_end_of_the_padding_knows_nothing_of_the_text() -> None:
-    assert codes(Recurrent(reads_end=True))[0] == "ATT003"
+@pytest.mark.parametrize("pads", [PAD, None])
+def test_a_state_at_the_end_of_the_padding_knows_nothing_of_the_text(pads: int | None) -> None:
+    assert codes(Recurrent(reads_end=True, pads=pads))[0] == "ATT003"
 
 
 @pytest.mark.parametrize(
@@ -76,7 +77,7 @@ def test_a_state_at_the_end_of_the_padding_knows_nothing_of_the_text() -> None:
     [
         (Recurrent(reads_end=False), {}),
         (Recurrent(reads_end=True), {"pads_before": True}),
-        (Recurrent(reads_end=True, pads=None), {}),  # which id is padding is unknown
+        (Recurrent(reads_end=False, pads=None), {}),
         (Pooled(), {}),
     ],
 )

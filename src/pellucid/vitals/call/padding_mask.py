@@ -169,13 +169,15 @@ def forgotten_rows(arguments: Arguments, repeat: Repetition) -> dict[str, float]
         repeat: Repeats it.
     """
     ids, mask, pad = arguments.inputs, arguments.tensor(arguments.mask), repeat.id_of_padding()
-    has_mask = mask is not None and mask.shape == ids.shape
-    if ids.ndim != 2 or ids.is_floating_point() or (pad is None and not has_mask):
+    if ids.ndim != 2 or ids.is_floating_point() or arguments.source is not None:
         return {}
-    if arguments.source is not None or repeat.starts_at_zero:
-        return {}  # behind a head of zeros no output moves yet
-    is_text = mask != 0 if mask is not None and has_mask else ids != pad
+    if repeat.starts_at_zero or repeat.is_half:
+        return {}  # no output moves behind a head of zeros, and small moves are lost in 16 bits
     places = torch.arange(1, ids.shape[1] + 1, device=ids.device)
+    if mask is not None and mask.shape == ids.shape:
+        is_text = mask != 0
+    else:  # where no id is known for padding, what a row ends with again and again is as good
+        is_text = places <= ids.shape[1] - count_last(ids)[:, None] if pad is None else ids != pad
     lengths = torch.where(is_text, places, 0).amax(1)
     is_padded = (lengths >= _SHORTEST) & (ids.shape[1] - lengths >= _FEWEST)
     variant = with_changes(arguments, arguments.ids, is_text)
