@@ -502,9 +502,22 @@ def test_usual_rates_of_layers_are_left_alone() -> None:
     of_two_kinds[1]["use_muon"] = True
     assert rate_fall(model, of_two_kinds) is None
     assert rate_fall(nn.Linear(2, 2), [{"params": [], "lr": 1.0}]) is None
+    frozen = [{"params": list(model.blocks.parameters()), "lr": 0.0}, model.groups(1, 1, 1, 1)[3]]
+    assert rate_fall(model, frozen) is None
     course = replace(healthy(), losses=tuple((n, GUESSING - n / 100) for n in range(1, 201)))
     findings = diagnose(replace(course, facts=replace(course.facts, rate_fall=3.0)))
     assert all(finding.code != "OPT007" for finding in findings)
+
+
+def test_the_faster_matrix_of_an_adapter_makes_no_fall() -> None:
+    pairs = nn.ModuleList(nn.Sequential(nn.Linear(4, 2), nn.Linear(2, 4)) for _ in range(2))
+    model = nn.ModuleDict({"pairs": pairs, "head": nn.Linear(4, 2)})
+    parts = [[pair[0] for pair in pairs], [pair[1] for pair in pairs], [model["head"]]]
+    groups = [
+        {"params": [p for module in part for p in module.parameters()], "lr": rate}
+        for part, rate in zip(parts, (1e-4, 16e-4, 1e-4), strict=True)
+    ]
+    assert rate_fall(model, groups) == 1
 
 
 @pytest.mark.parametrize(("alpha", "is_named"), [(8.0, False), (0.05, False), (8e-4, True)])

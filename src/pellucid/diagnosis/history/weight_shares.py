@@ -236,10 +236,11 @@ def rate_fall(model: nn.Module, groups: Sequence[Mapping[str, Any]]) -> float | 
         return None
     end = max((i for i, matrix in enumerate(matrices) if matrix in blocks[-1]), default=-1)
     first, last = (
-        max((rates.get(matrix, 0.0) for matrix in part), default=0.0)
+        [rate for matrix in part if (rate := rates.get(matrix, 0.0))]
         for part in (blocks[0], matrices[end + 1 :] or blocks[-1])
     )
-    return first / last if last else None
+    # of an adapter's two matrices, one may have many times the rate of the other
+    return min(first) / max(last) if first and last else None
 
 
 def adapter_scale(model: nn.Module) -> float | None:
