@@ -40,6 +40,9 @@ SECTIONS = {
     "train": Section(
         "train-cpu", "benchmarks.train_table:tables", "benchmarks.train --nanogpt nanoGPT"
     ),
+    "train-amx": Section(
+        "train-amx", "benchmarks.train_table:tables", "benchmarks.train --nanogpt nanoGPT"
+    ),
     "train-cuda": Section(
         "train-cuda",
         "benchmarks.train_table:tables",
@@ -101,6 +104,11 @@ SECTIONS = {
         "benchmarks.quality.page:table",
         "benchmarks.quality --train code.train.txt --held-out code.held-out.txt "
         "--preset nano --seconds 300",
+    ),
+    "quality-gpt2-1800s-code": Section(
+        "quality-gpt2-1800s-code",
+        "benchmarks.quality.page:table",
+        "benchmarks.quality --train code.train.txt --held-out code.held-out.txt --seconds 1800",
     ),
     "recipe-choices": Section(
         "recipe-choices", "benchmarks.recipe_choices:page", "benchmarks.recipe_choices"
