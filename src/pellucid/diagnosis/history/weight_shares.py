@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -208,7 +208,7 @@ def slow_share(optimiser: Any) -> float:
     return n_slow / max(1, sum(size for _, size in sizes))
 
 
-def rate_fall(model: nn.Module, groups: Sequence[Mapping[str, Any]]) -> float | None:
+def rate_fall(model: nn.Module, groups: Sequence[dict[str, Any]]) -> float | None:
     """The rate of the first block, over that of the head, or of the last block without a head.
 
     Of matrices that are no tables. None if groups differ in more than rates and decay: a

@@ -187,8 +187,8 @@ def forgotten_rows(arguments: Arguments, repeat: Repetition) -> dict[str, float]
     is_of_rows = before is not None and before.ndim == 2 and len(before) == len(ids)
     if before is None or after is None or not is_of_rows or after.shape != before.shape:
         return {}
-    changes = change(before, after)[is_padded].tolist()
-    return {"call.forgotten": sum(not repeat.over_rounding(x) for x in changes) / len(changes)}
+    moves = [repeat.over_rounding(float(move)) for move in change(before, after)[is_padded]]
+    return {"call.forgotten": moves.count(0.0) / len(moves)}
 
 
 def shown_before(arguments: Arguments) -> float | None:

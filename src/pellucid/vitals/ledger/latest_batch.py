@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from jaxtyping import Int
@@ -38,7 +37,7 @@ class LatestBatch:
         self._has_source = has_source
         self.forget()
 
-    def note(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    def note(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Note a call.
 
         Args:

@@ -27,10 +27,9 @@ class UnknownTokens:
     """Counts ids, and how often each comes again soon after itself."""
 
     def __init__(self) -> None:
-        #: (1 + lags, kinds): how often each id came, and how often again so many places later
-        self._counts: Tensor | None = None
-        #: pairs of places at each distance, with the places themselves at distance 0
-        self._n_pairs: Tensor | None = None
+        #: (1 + lags, kinds): how often each id came, and how often again so many places later; and
+        #: (1 + lags,) pairs of places at each distance, with the places themselves at distance 0
+        self._counts: tuple[Tensor, Tensor] | None = None
 
     def add(self, rows: Rows | None) -> None:
         """Count a batch."""
@@ -47,15 +46,14 @@ class UnknownTokens:
             is_same = is_pair & (ids[:, :end] == ids[:, lag:])
             counts[lag].index_add_(0, kinds[:, :end].flatten(), is_same.flatten().float())
             n_pairs[lag] = is_pair.sum()
-        is_first = self._counts is None or self._n_pairs is None
-        self._counts = counts if is_first else self._counts + counts
-        self._n_pairs = n_pairs if is_first else self._n_pairs + n_pairs
+        earlier = self._counts
+        self._counts = (
+            (counts, n_pairs) if earlier is None else (earlier[0] + counts, earlier[1] + n_pairs)
+        )
 
     def take_signs(self) -> dict[str, Tensor]:
         """The sign of all batches so far, which stay counted."""
-        if self._counts is None or self._n_pairs is None:
-            return {}
-        return {"batch.unknown": unknown_share(self._counts, self._n_pairs)}
+        return {} if self._counts is None else {"batch.unknown": unknown_share(*self._counts)}
 
 
 def unknown_share(
