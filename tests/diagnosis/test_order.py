@@ -21,12 +21,14 @@ def test_the_worst_and_surest_come_first() -> None:
     assert order(note, unsure, warning, sure) == ["ARC010", "OPT016", "DAT021", "DAT008"]
 
 
-def test_an_alarm_comes_before_what_it_explains() -> None:
-    steps, decay = finding("OPT005", "fault", 0.5), finding("OPT010", "warn", 0.4)
+def test_an_alarm_comes_before_what_it_explains_as_surely() -> None:
+    steps, decay = finding("OPT005", "fault", 0.5), finding("OPT010", "warn", 0.5)
     between = finding("DAT021", "warn", 0.9)
     assert order(steps, between, decay) == ["OPT010", "OPT005", "DAT021"]
+    doubtful = finding("OPT010", "warn", 0.4)
+    assert order(steps, doubtful) == ["OPT005", "OPT010"]
 
 
 def test_a_note_explains_no_alarm() -> None:
-    steps, decay = finding("OPT005", "fault", 0.5), finding("OPT010", "note", 0.4)
+    steps, decay = finding("OPT005", "fault", 0.5), finding("OPT010", "note", 0.5)
     assert order(steps, decay) == ["OPT005", "OPT010"]

@@ -69,4 +69,11 @@ def test_padding_is_left_out() -> None:
     real = torch.arange(TIME).expand(ROWS, TIME) < 30
     padded = [ids.masked_fill(~real, UNKNOWN) for ids in drawn()]
     assert shares(*padded, real=real) == 0
-    assert UnknownTokens().take_signs() == {}
+
+
+def test_a_sign_comes_with_new_rows_alone() -> None:
+    tokens = UnknownTokens()
+    assert tokens.take_signs() == {}
+    tokens.add((drawn()[0], None))
+    assert len(tokens.take_signs()) == 1
+    assert tokens.take_signs() == {}

@@ -1,4 +1,4 @@
-"""The order of findings: the worst and surest first, and before each the alarms that explain it."""
+"""The order of findings: the worst and surest first, and before each what explains it as surely."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def matches_any(name: str, patterns: Iterable[str]) -> bool:
 
 
 def in_order(findings: Sequence[Finding]) -> list[Finding]:
-    """The worst and surest findings first, and before each the alarms that explain it."""
+    """The worst and surest findings first, and before each the alarms that explain it as surely."""
     rest = sorted(
         findings,
         key=lambda finding: (SEVERITIES.index(finding.severity), finding.confidence),
@@ -32,16 +32,10 @@ def in_order(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _cause_of(effect: Finding, findings: Sequence[Finding]) -> Finding | None:
-    """The first alarm that explains a finding, and that the finding does not explain."""
+    """The first alarm that explains a finding and is as sure, and that it does not explain."""
 
     def explains(cause: Finding, effect: Finding) -> bool:
         return matches_any(effect.code, read_codes()[cause.code].explains)
 
-    return next(
-        (
-            cause
-            for cause in findings
-            if cause.severity != "note" and explains(cause, effect) and not explains(effect, cause)
-        ),
-        None,
-    )
+    sure = [f for f in findings if f.severity != "note" and f.confidence >= effect.confidence]
+    return next((f for f in sure if explains(f, effect) and not explains(effect, f)), None)

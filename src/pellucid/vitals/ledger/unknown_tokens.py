@@ -30,6 +30,7 @@ class UnknownTokens:
         #: (1 + lags, kinds): how often each id came, and how often again so many places later; and
         #: (1 + lags,) pairs of places at each distance, with the places themselves at distance 0
         self._counts: tuple[Tensor, Tensor] | None = None
+        self._has_more = False  # than at the last sign
 
     def add(self, rows: Rows | None) -> None:
         """Count a batch."""
@@ -46,14 +47,17 @@ class UnknownTokens:
             is_same = is_pair & (ids[:, :end] == ids[:, lag:])
             counts[lag].index_add_(0, kinds[:, :end].flatten(), is_same.flatten().float())
             n_pairs[lag] = is_pair.sum()
-        earlier = self._counts
+        earlier, self._has_more = self._counts, True
         self._counts = (
             (counts, n_pairs) if earlier is None else (earlier[0] + counts, earlier[1] + n_pairs)
         )
 
     def take_signs(self) -> dict[str, Tensor]:
-        """The sign of all batches so far, which stay counted."""
-        return {} if self._counts is None else {"batch.unknown": unknown_share(*self._counts)}
+        """The sign of all batches so far, which stay counted; none without new ones."""
+        if self._counts is None or not self._has_more:
+            return {}
+        self._has_more = False
+        return {"batch.unknown": unknown_share(*self._counts)}
 
 
 def unknown_share(
