@@ -75,5 +75,8 @@ def test_a_sign_comes_with_new_rows_alone() -> None:
     tokens = UnknownTokens()
     assert tokens.take_signs() == {}
     tokens.add((drawn()[0], None))
+    assert tokens.take_signs() == {}  # too few
+    for ids in drawn():
+        tokens.add((ids, None))
     assert len(tokens.take_signs()) == 1
     assert tokens.take_signs() == {}

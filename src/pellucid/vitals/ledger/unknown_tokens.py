@@ -17,8 +17,9 @@ from pellucid.vitals.ledger.batch_rows import Rows
 _KINDS, _FEWEST_KINDS = 4096, 256
 #: So many of the next places are read, of the most frequent ids.
 _LAGS, _FREQUENT = 3, 6
-#: Chance leads to at least so many pairs, and they are between so many times as many.
-_FEWEST_PAIRS, _LEAST, _MOST = 8, 0.5, 2.0
+#: Of fewer places nothing is said. Chance leads to at least so many pairs, and they are between so
+#: many times as many.
+_FEWEST_PLACES, _FEWEST_PAIRS, _LEAST, _MOST = 1024, 8, 0.5, 2.0
 #: The other frequent ids follow themselves less often than such a share of what chance says.
 _OTHERS = 0.3
 
@@ -30,7 +31,8 @@ class UnknownTokens:
         #: (1 + lags, kinds): how often each id came, and how often again so many places later; and
         #: (1 + lags,) pairs of places at each distance, with the places themselves at distance 0
         self._counts: tuple[Tensor, Tensor] | None = None
-        self._has_more = False  # than at the last sign
+        #: places so far, and whether some came since the last sign
+        self._n_places, self._has_more = 0, False
 
     def add(self, rows: Rows | None) -> None:
         """Count a batch."""
@@ -47,14 +49,15 @@ class UnknownTokens:
             is_same = is_pair & (ids[:, :end] == ids[:, lag:])
             counts[lag].index_add_(0, kinds[:, :end].flatten(), is_same.flatten().float())
             n_pairs[lag] = is_pair.sum()
-        earlier, self._has_more = self._counts, True
+        self._n_places, self._has_more = self._n_places + ids.numel(), True
+        earlier = self._counts
         self._counts = (
             (counts, n_pairs) if earlier is None else (earlier[0] + counts, earlier[1] + n_pairs)
         )
 
     def take_signs(self) -> dict[str, Tensor]:
         """The sign of all batches so far, which stay counted; none without new ones."""
-        if self._counts is None or not self._has_more:
+        if self._counts is None or not self._has_more or self._n_places < _FEWEST_PLACES:
             return {}
         self._has_more = False
         return {"batch.unknown": unknown_share(*self._counts)}
