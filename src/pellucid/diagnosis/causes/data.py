@@ -96,20 +96,6 @@ def _is_known_sound(view: HistoryView) -> bool:
     return pays_next and is_causal and is_new and (known_rows is None or not known_rows.n_seen)
 
 
-def unknown_tokens(view: HistoryView) -> Candidate | None:
-    """An id that comes anywhere in the texts: all that the tokenizer does not know is one token.
-
-    Masked tokens come anywhere too, so the loss has to be of classes of rows, or of next tokens.
-    """
-    readings, follows = view.readings("batch.unknown"), view.history.marks.get("follows")
-    pays_next = follows is not None and 0 < follows.n_seen == follows.n_seeable
-    if not readings or not (pays_next or view.readings("targets.entropy")):
-        return None
-    if readings[-1].value <= limit("DAT004", "unknown"):
-        return None
-    return suspect("DAT004/unknown", value=readings[-1].value, step=readings[-1].step)
-
-
 def bad_batch(view: HistoryView) -> Candidate | None:
     """A single jump of the loss that comes back."""
     large = [(step, rise) for step, rise in jumps(view) if rise > limit("DAT008", "jump")]
@@ -241,7 +227,6 @@ CAUSES: tuple[Cause, ...] = (
     same_masks,
     only_frequencies,
     too_good,
-    unknown_tokens,
     bad_batch,
     Comparison("DAT012", "batch.repetitive", (">", "share"), n=2),
     Comparison("DAT010", "facts.batch_tokens", ("<", "tokens")),

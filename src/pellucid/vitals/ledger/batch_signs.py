@@ -12,7 +12,6 @@ from pellucid.vitals.ledger.latest_batch import LatestBatch
 from pellucid.vitals.ledger.stuck_rows import StuckRows
 from pellucid.vitals.ledger.tagged_places import TaggedPlaces
 from pellucid.vitals.ledger.target_partners import TargetPartners
-from pellucid.vitals.ledger.unknown_tokens import UnknownTokens
 
 
 class BatchSigns:
@@ -25,14 +24,13 @@ class BatchSigns:
         self._kin: list[Tensor] = []
         #: what `count_answers` gives, added up
         self._answers: Tensor | None = None
-        self._stuck_rows, self._unknown_tokens = StuckRows(), UnknownTokens()
+        self._stuck_rows = StuckRows()
 
     def add(self, batch: LatestBatch) -> None:
         """Take the latest batch."""
         rows = batch.rows()
         self._tags.add(batch.placed_ids, batch.labels)
         self._stuck_rows.add(rows)
-        self._unknown_tokens.add(rows)
         self._partners.add(rows, batch.labels)
         kin, answers = batch.kinship(), batch.count_answers()
         if kin is not None:
@@ -44,7 +42,6 @@ class BatchSigns:
         """The signs of the batches so far, which are forgotten."""
         yield from self._tags.take_signs().items()
         yield from self._stuck_rows.take_signs().items()
-        yield from self._unknown_tokens.take_signs().items()
         yield from self._partners.take_signs().items()
         if self._kin:
             yield from measure_masked(self._kin).items()
