@@ -48,8 +48,8 @@ class Facts:
     share of trained matrices that are cut off at a bound. `trains_another` says whether the
     optimisers have moved another model with as many tokens, such as a teacher.
     `remembered_step` is the size of a step by Adam's state, in learning rates, and `below_eps` the
-    share of gradients that are smaller than its eps. `rate_fall` is the rate of the first block, of
-    the last layers', and `adapter_scale` the factor of what adapters add.
+    share of gradients that are smaller than its eps. `rate_fall` is the rate of the first block
+    over that of the last layers, and `adapter_scale` the factor of what adapters add.
 
     Attributes:
         vocab_size: of the model.

@@ -211,8 +211,8 @@ def slow_share(optimiser: Any) -> float:
 def rate_fall(model: nn.Module, groups: Sequence[dict[str, Any]]) -> float | None:
     """The rate of the first block, over that of the head, or of the last block without a head.
 
-    Of matrices that are no tables. None if groups differ in more than rates and decay: a
-    rate of Muon is none of Adam's.
+    Tables of embeddings do not count. None if groups differ in more than rates and decay: a rate of
+    Muon is none of Adam's.
 
     Args:
         model: The model.

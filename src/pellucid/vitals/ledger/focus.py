@@ -17,9 +17,9 @@ from pellucid.vitals.ledger.pulls import known_classes
 _FEWEST_ROWS, _FEWEST_PLACES = 16, 12
 #: A line explains so much of the logarithms of the weights of rows, or of places.
 _ROWS_LINE, _PLACES_LINE = 0.9, 0.8
-#: Powers of p that are tried. Less than this share of the weights' square is left by the right one,
-#: and more than this one by equal weights; so many of the rows are pushed down.
-_POWERS, _LEFT, _LEFT_BY_ONE, _LOWERED = (0.5, 1.0, 2.0, 3.0, 4.0, 5.0), 0.01, 0.05, 0.1
+#: Powers of p up to this one are tried. Less than this share of the weights' square is left by the
+#: right one, and more than this one by equal weights; so many of the rows are pushed down.
+_HIGHEST, _LEFT, _LEFT_BY_ONE, _LOWERED = 5, 0.01, 0.05, 0.1
 #: Places whose ln(1 - p) spread less say nothing.
 _PLACES_SPREAD = 0.03
 
@@ -94,7 +94,7 @@ def ease_sums(
     p = p.gather(-1, classes[:, None])
     is_open = 1 - p > UNCERTAIN
     weights = -g.gather(-1, classes[:, None]) / (1 - p).clamp_min(UNCERTAIN)
-    power = torch.tensor(_POWERS, dtype=p.dtype, device=p.device)
+    power = torch.arange(1, _HIGHEST + 1, device=p.device)
     shape = p.pow(power) * (1 + power * p.clamp_min(1e-300).log())
     one, squares = torch.ones_like(shape), weights.square()
     terms = torch.stack([one, weights * one, weights * shape, shape.square(), squares * one])
@@ -111,10 +111,10 @@ def ease(sums: Float[Tensor, "2 5 powers"]) -> Float[Tensor, ""]:
     n, total, product, of_shape, of_weights = sums.sum(0).unbind()
     left = 1 - product.square() / (of_shape * of_weights).clamp_min(1e-300)
     left_by_one = 1 - total[0].square() / (n[0] * of_weights[0]).clamp_min(1e-300)
-    least, best = torch.where(product > 0, left, 1.0).min(0)
+    least, place = torch.where(product > 0, left, 1.0).min(0)
     is_lowered = (n[0] >= _FEWEST_ROWS) & (sums[1, 0, 0] >= _LOWERED * n[0])
     is_ease = is_lowered & (least < _LEFT) & (left_by_one > _LEFT_BY_ONE)
-    return torch.where(is_ease, torch.tensor(_POWERS, device=n.device, dtype=n.dtype)[best], 0.0)
+    return torch.where(is_ease, place + 1.0, 0.0)
 
 
 def _sums(
