@@ -29,6 +29,11 @@ def test_an_alarm_comes_before_what_it_explains_as_surely() -> None:
     assert order(steps, doubtful) == ["OPT005", "OPT010"]
 
 
+def test_what_ended_the_training_stays_first() -> None:
+    end, cause = finding("NUM008", "fatal", 0.5), finding("NUM004", "warn", 0.9)
+    assert order(cause, end) == ["NUM008", "NUM004"]
+
+
 def test_a_note_explains_no_alarm() -> None:
     steps, decay = finding("OPT005", "fault", 0.5), finding("OPT010", "note", 0.5)
     assert order(steps, decay) == ["OPT005", "OPT010"]

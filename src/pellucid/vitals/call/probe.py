@@ -105,8 +105,8 @@ class CallProbe:
         if arguments.inputs.ndim == 2 and self._may_take(2):
             self._add("call.padding", self._measure_padding)
         if self._may_take(2):
-            forgotten = partial(padding_mask.forgotten_rows, arguments, self._repeat)
-            self._add("call.forgotten", forgotten)
+            test = partial(padding_mask.forgotten_rows, arguments, self._repeat)
+            self._add("call.forgotten", test)
         if arguments.inputs.ndim == 2 and arguments.source is None and self._may_take(2):
             self._add("call.documents", self._measure_documents)
         return self._signs

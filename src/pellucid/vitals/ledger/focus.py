@@ -96,8 +96,8 @@ def ease_sums(
     weights = -g.gather(-1, classes[:, None]) / (1 - p).clamp_min(UNCERTAIN)
     power = torch.arange(1, _HIGHEST + 1, device=p.device)
     shape = p.pow(power) * (1 + power * p.clamp_min(1e-300).log())
-    one, squares = torch.ones_like(shape), weights.square()
-    terms = torch.stack([one, weights * one, weights * shape, shape.square(), squares * one])
+    ones, squares = torch.ones_like(shape), weights.square()
+    terms = torch.stack([ones, weights * ones, weights * shape, shape.square(), squares * ones])
     kinds = ((kind[:, None] & is_open).double() for kind in (raises, lowers))
     return torch.stack([(terms * kind).sum(1) for kind in kinds])
 
