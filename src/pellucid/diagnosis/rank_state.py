@@ -7,7 +7,6 @@ speaks to no other process.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from types import MethodType
 from typing import Any, cast
 
@@ -21,6 +20,7 @@ from pellucid.vitals.model_parts import unwrap
 from pellucid.vitals.ranks.comparison import compare_norms, differences
 from pellucid.vitals.ranks.measures import checksums, norms
 from pellucid.vitals.ranks.setting import setting_of
+from pellucid.vitals.taps.outputs import tensors_in
 
 #: How long a rank waits for the others: for a comparison, and for weights that it needs.
 _SECONDS, _GATHER_SECONDS = 10.0, 60.0
@@ -72,7 +72,7 @@ def compare_ranks(model: nn.Module, optimizer: Any, ids: object) -> list[Finding
         name: p.detach() for name, p in unwrap(model).named_parameters() if p.is_floating_point()
     }
     plain = {name: p for name, p in weights.items() if not is_share(p)}
-    batch = next((t for t in _tensors(ids) if t.ndim), None)
+    batch = next((t for t in tensors_in(ids) if t.ndim), None)
     optimisers = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else []
     state = {
         "setting": setting_of(unwrap(model), optimisers, None),
@@ -106,15 +106,6 @@ def _findings(others: Collect, model: nn.Module, replies: list[Any]) -> list[Fin
     if rows[0] is not None and rows.count(rows[0]) == others.size and read_different_rows(model):
         findings.append(describe("RNK003/check", ranks=others.size))
     return findings
-
-
-def _tensors(value: object) -> list[Tensor]:
-    if isinstance(value, Tensor):
-        return [value]
-    if isinstance(value, Mapping):
-        value = [*cast("Mapping[Any, Any]", value).values()]
-    items = cast("list[Any]", value) if isinstance(value, list | tuple) else []
-    return [item for item in items if isinstance(item, Tensor)]
 
 
 def _plain_module(module: nn.Module, copies: dict[int, Any]) -> Any:

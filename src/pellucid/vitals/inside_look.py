@@ -146,6 +146,9 @@ class InsideLook(WatchReport):
             if self.updates == 1 and not first.reason:
                 first = self._watch_part(first)
             self.guard("the first batch", first.watch_table, self._hooks)
+        if first is not None and first.unlisted and self._unlisted is None:
+            unlisted = first.unlisted, self._optimisers
+            self._unlisted = self.guard("unlisted weights", UnheldWeights, *unlisted)
         answers = None if first is None else first.answers
         is_open = answers is not None and (answers.is_open or answers.rewards.is_waiting)
         if (

@@ -40,10 +40,13 @@ class UnheldWeights:
 
     def names_of_moved(self) -> tuple[str, ...]:
         """The names of those that are no longer as they were."""
+        unmoved_names = self.names_of_unmoved()
+        return tuple(name for name in self._sums if name not in unmoved_names)
+
+    def names_of_unmoved(self) -> tuple[str, ...]:
+        """The names of those that are still as they were."""
         weights = self._weights
-        return tuple(
-            n for n, sums in self._sums.items() if not torch.equal(sums, _sums(weights[n]))
-        )
+        return tuple(n for n, sums in self._sums.items() if torch.equal(sums, _sums(weights[n])))
 
 
 @torch.no_grad()

@@ -71,6 +71,8 @@ class WatchState(NamedTuple):
         prompt_answers: The first rows whose labels leave out a prompt; None without hooks.
         row_starts: The first tokens of rows, in training and in evaluation; None without hooks.
         moved_by_others: Names of trained weights that no watched optimiser holds, and that moved.
+        unlisted: Names of weights that outputs depend on, that are not among the model's own, that
+            no watched optimiser holds, and that did not move.
         has_trained: Whether the model was called in training mode; None without hooks.
         n_trained_at_first: How many numbers were trained when the watch was made.
     """
@@ -86,6 +88,7 @@ class WatchState(NamedTuple):
     prompt_answers: PromptAnswers | None = None
     row_starts: RowStarts | None = None
     moved_by_others: tuple[str, ...] = ()
+    unlisted: tuple[str, ...] = ()
     has_trained: bool | None = None
     n_trained_at_first: int | None = None
 
@@ -109,6 +112,8 @@ class WatchReport:
     _n_trained_at_first: int | None = None
     #: the weights that no optimiser holds, as they were at first
     _unheld: UnheldWeights | None = None
+    #: the same of weights that outputs depend on, and that the model does not list as its own
+    _unlisted: UnheldWeights | None = None
     first_call: FirstCallProbe
     _first_batch: FirstBatch | None
     _probe_runner: ProbeRunner | None
@@ -144,6 +149,10 @@ class WatchReport:
         moved_names = (
             None if unheld is None else self.guard("unheld weights", unheld.names_of_moved)
         )
+        unlisted = self._unlisted
+        unlisted_names = (
+            None if unlisted is None else self.guard("unlisted weights", unlisted.names_of_unmoved)
+        )
         return WatchState(
             self._judge,
             self._anatomy,
@@ -156,6 +165,7 @@ class WatchReport:
             prompt_answers=None if self._first_batch is None else self._first_batch.prompt_answers,
             row_starts=None if self._first_batch is None else self._first_batch.row_starts,
             moved_by_others=moved_names or (),
+            unlisted=unlisted_names or (),
             has_trained=None if self._first_batch is None else self._first_batch.has_trained,
             n_trained_at_first=self._n_trained_at_first,
         )

@@ -7,6 +7,10 @@ from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.causes.rates import starts_hot
 from pellucid.diagnosis.finding import limit
 
+#: A model whose first loss is so many nats below guessing knows something of its texts, and one
+#: with such a share of gains that differ was trained.
+_KNOWS, _TRAINED = 1.0, 0.5
+
 
 def post_norm(view: HistoryView) -> Candidate | None:
     """Post-norm, with gradients that vanish towards the first blocks, or nothing learnt."""
@@ -82,6 +86,10 @@ def score_scale(view: HistoryView) -> Candidate | None:
         return None
     score = view.last("attention.max_logit")
     is_narrow = (view.first("attention.entropy") or 1.0) < limit("INI004", "entropy")
+    start, guessing = view.start, view.guessing
+    is_policy = view.facts.on_rewards and (view.first("weights.trained") or 0.0) > _TRAINED
+    if is_policy or (start is not None and guessing is not None and start < guessing - _KNOWS):
+        is_narrow = False  # a model that came to know its texts with this scale was trained with it
     is_large = (score or 0.0) > limit("ATT007", "score")
     # attention that is narrow or large says that scores are not too small, whatever their scale
     is_shown = scale > 1 and (is_narrow or (is_large and not view.goes_well))

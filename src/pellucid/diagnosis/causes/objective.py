@@ -102,10 +102,13 @@ def climbing(view: HistoryView) -> Candidate | None:
 
 
 def other_pulls(view: HistoryView) -> Candidate | None:
-    """Logits that are pulled harder than by the mean cross-entropy that the first call shows."""
+    """Logits that are pulled harder than by the mean cross-entropy that the first call shows.
+
+    A teacher's loss is often multiplied by the square of its temperature.
+    """
     outputs, parts = view.history.marks.get("outputs"), view.history.marks.get("parts")
     weight = view.first("targets.weight")
-    if outputs is None or parts is None or weight is None or outputs.n_seen < 4:
+    if outputs is None or parts is None or weight is None or outputs.n_seen < 4 or has_teacher(view):
         return None
     is_mean = abs(weight * parts.value - 1) < limit("LOS013", "mean")
     # of few paid places, a sample says little: all updates have to agree

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect
+from pellucid.diagnosis.causes.candidate import Candidate, Cause, Comparison, suspect
 from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.finding import limit
 
@@ -245,4 +245,11 @@ CAUSES: tuple[Cause, ...] = (
     decided_pairs,
     turned_pairs,
     summed_pairs,
+    Comparison(
+        "LOS003/leader",
+        "vectors.led",
+        (">", 0),
+        n=1,
+        further={"row": lambda view: view.last("vectors.leader")},
+    ),
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import statistics
 
-from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect, suspect_mark
+from pellucid.diagnosis.causes.candidate import Candidate, Cause, Comparison, suspect, suspect_mark
 from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.causes.reference import charged_beta
 from pellucid.diagnosis.causes.reward_gains import PARTS, Rewards, follows_length, rewards_of
@@ -272,4 +272,5 @@ CAUSES: tuple[Cause, ...] = (
     turned_advantages,
     unrelated_advantages,
     climbing,
+    Comparison("RLH009/tokens", "answers.ratio", (">", "tied"), n=1),
 )

@@ -268,6 +268,7 @@ def negative_kl(view: HistoryView) -> Candidate | None:
 CAUSES: tuple[Cause, ...] = (
     trained_teacher,
     trained_reference,
+    Comparison("REF002/same", "answers.undone", (">", 0), n=1),
     foreign_teacher,
     even_teacher,
     late_teacher,

@@ -43,6 +43,10 @@ def examine_loop(
     elif moved_names:
         place = ", ".join(watched.moved_by_others[:4])
         findings.append(describe("OPT001/others", n=len(moved_names), place=place))
+    unlisted = [name for name in watched.unlisted if not declared.is_frozen(name)]
+    if unlisted and watch.updates >= limit("OPT001", "updates"):
+        place = ", ".join(unlisted[:4])
+        findings.append(describe("OPT001/unlisted", n=len(unlisted), place=place))
     if not watch.updates and watched.n_losses >= limit("OPT017", "losses"):
         findings.append(describe("OPT017/watch", losses=watched.n_losses))
     calls, most_calls = watched.calls

@@ -245,7 +245,9 @@ def mixed_groups(prompts: Int[Tensor, "rows start"], reading: RowReadings) -> di
     )
     if not blocks_centred:
         return {}
-    return {"answers.mixed": float(all(blocks_centred) and not all(groups_centred))}
+    # without a group that is known whole, one block may be centred by chance
+    is_shown = not all(groups_centred) if groups_centred else len(blocks_centred) > 1
+    return {"answers.mixed": float(all(blocks_centred) and is_shown)}
 
 
 def own_weights(weights: Tensor) -> dict[str, float]:

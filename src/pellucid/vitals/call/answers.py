@@ -7,12 +7,13 @@ policy gradient lowers those of bad answers, and DPO lowers the rejected ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import combinations
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from pellucid.vitals.call.answer_rows import (
@@ -28,7 +29,7 @@ from pellucid.vitals.call.answer_rows import (
 )
 from pellucid.vitals.call.answer_texts import cut_off
 from pellucid.vitals.call.pair_weights import balance_of_sides, paired
-from pellucid.vitals.call.place_weights import UNCERTAIN, names_targets, target_weights
+from pellucid.vitals.call.place_weights import read_rows
 from pellucid.vitals.call.reward_order import FirstRewards
 from pellucid.vitals.taps.outputs import log_ps_in, scores_in
 from pellucid.vitals.taps.recorded_call import is_plain
@@ -37,8 +38,8 @@ from pellucid.vitals.taps.recorded_call import is_plain
 _CALLS, _ROWS, _PLACES = 8, 8, 32
 #: So many logits of a call may be kept: 32 MiB of float32.
 _MAX_LOGITS = 2**23
-#: The logarithm of a probability of 0 counts as this number, times 0.
-_LEAST = -1e4
+#: What another call takes back of a row's weight: all, but for rounding in half precision.
+_UNDONE = 0.02
 #: Fewer answers of a model's own are unlikely by chance.
 _FEWEST_OWN = 8
 #: Steps change the weights of pairs.
@@ -71,6 +72,8 @@ class Answers:
         self._prompts: Tensor | None = None
         self._paid_prompts: float | None = None
         self._pays_last_alone = False
+        #: how far the weights within rows follow log P, call by call
+        self._ties: list[Tensor] = []
 
     def on_writing(self, ids: Tensor | None) -> None:
         """Note the ids of a call without gradients: the model may be writing.
@@ -176,7 +179,8 @@ class Answers:
             # the token behind a prompt is guessed at its last place
             is_prompt = places < self._prompts.shape[1] - 1
             self._paid_prompts = float((mass * is_prompt).sum() / mass.sum().clamp_min(1e-30))
-        weights, surplus, log_p, n_tokens = read_rows(part, logits)
+        weights, surplus, log_p, n_tokens, tie = read_rows(part, logits)
+        self._ties.append(tie)
         if len(places) < gradient.shape[1]:
             log_p = torch.full_like(log_p, torch.nan)  # a part of the tokens has another log P
         self._add(call, RowReadings(rows, weights, surplus, log_p, n_tokens))
@@ -210,6 +214,10 @@ class Answers:
         if self._is_own and self._weights:
             signs |= own_weights(torch.cat(self._weights))
             signs["answers.last"] = float(self._pays_last_alone)
+            if self._ties:
+                signs["answers.ratio"] = float(self._ties[0])
+        if _are_undone(texts, self._rows):
+            return signs | {"answers.undone": 1.0}
         if not (weights := self._weights or self._scores):
             return signs
         all_weights = torch.cat([w.double().cpu() for w in weights])
@@ -253,37 +261,24 @@ class Answers:
         return total * max(1.0, self._n_calls / _CALLS)
 
 
-def read_rows(
-    gradient: Float[Tensor, "rows places vocab"], logits: Float[Tensor, "rows places vocab"]
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The weight of each row's targets in the loss, and how likely the model finds them.
+def _are_undone(calls: Sequence[MaskedIds], readings: Mapping[int, RowReadings]) -> bool:
+    """Whether a later call reads the rows of an earlier one, and takes back what that one does.
 
-    The weight is negative where targets are made less likely: g = w (p - y), so
-    w = -g_y / (1 - p_y), where y is the one token of its sign. The other number is the mean of
-    log p_y + H, in nats: about 0 for tokens that the model itself would draw, since E[log p] = -H.
-    Both are NaN for a row that names no target. The last two, also (rows), are log p_y of all
-    targets and how many there are.
+    So it is if log P of a model is compared with log P of the same model.
 
     Args:
-        gradient: The gradient of the loss by the logits.
-        logits: The logits.
+        calls: The rows of each call.
+        readings: What the gradient showed of these calls.
     """
-    log_p = logits.float().log_softmax(-1)
-    g, p = gradient.float(), log_p.exp()
-    names_raised, names_lowered = names_targets(g)
-    targets = torch.where(names_raised, g.argmin(-1), g.argmax(-1))
-    weights = target_weights(g, p, targets)
-    entropy = -(p * log_p.clamp_min(_LEAST)).sum(-1)
-    target_log_p = log_p.gather(-1, targets[..., None])[..., 0]
-    surplus = target_log_p + entropy
-    doubt = 1 - p.gather(-1, targets[..., None])[..., 0]
-    is_read = (names_raised ^ names_lowered) & (doubt > UNCERTAIN) & (g.amax(-1) > 0)
-    return (
-        weights.masked_fill(~is_read, torch.nan).nanmedian(-1).values,
-        surplus.masked_fill(~is_read, torch.nan).nanmean(-1),
-        (target_log_p * (g.amax(-1) > 0)).sum(-1),
-        (g.amax(-1) > 0).sum(-1),
-    )
+    for (first, before), (later, after) in combinations(sorted(readings.items()), 2):
+        if not (0 <= first < later < len(calls)) or not before.weights.nan_to_num().any():
+            continue
+        ids, other_ids = calls[first][0], calls[later][0]
+        is_same = ids.shape == other_ids.shape and torch.equal(ids, other_ids)
+        total = before.weights + after.weights if is_same else before.weights
+        if is_same and bool((total.abs() <= _UNDONE * before.weights.abs()).all()):
+            return True
+    return False
 
 
 def _chosen_rows(logits: Tensor) -> Int[Tensor, " rows"]:

@@ -41,8 +41,8 @@ class Repetition:
         self._model = model
         self._autocast = autocast
         self._outputs_of = outputs_of
-        #: whether a router drops tokens over a capacity, so that all tokens of a batch matter
-        self.mixes_rows = any(hasattr(module, "expert_capacity") for module in model.modules())
+        #: whether all rows of a batch matter to each by design
+        self.mixes_rows = any(map(_is_of_batch, model.modules()))
         #: whether weights of zero may hide a part of the model before its first update
         self.starts_at_zero = any(map(_is_gate_of_zero, model.parameters()))
         #: forward passes so far
@@ -167,6 +167,12 @@ class Repetition:
         return hook
 
 
+def _is_of_batch(module: nn.Module) -> bool:
+    """Whether it drops tokens over a capacity, or takes its statistics from the batch alone."""
+    is_batch_norm = isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d)
+    return hasattr(module, "expert_capacity") or (is_batch_norm and module.running_mean is None)
+
+
 def _is_in_half() -> bool:
     """Whether an autocast to half precision is on, on any device that has one."""
     kinds = [device for device in ("cpu", "cuda") if torch.is_autocast_enabled(device)]
@@ -192,6 +198,21 @@ def has_places(inputs: Tensor) -> bool:
     """Whether a row is one text of several places: ids (rows, choices, time) are more texts."""
     is_one_text = inputs.ndim == 2 or (inputs.ndim > 2 and inputs.is_floating_point())
     return is_one_text and inputs.shape[1] > 1
+
+
+def are_of_rows(outputs: Tensor, inputs: Tensor, ids: Tensor | None) -> bool:
+    """Whether outputs are classes of each row, so that the first axis of ids holds the rows.
+
+    A comparison of all rows with each other gives as many numbers as there are rows.
+
+    Args:
+        outputs: Those of a few rows.
+        inputs: The ids of these.
+        ids: The ids of all rows.
+    """
+    if inputs.ndim != 2 or ids is None or outputs.ndim != 2 or len(inputs) == inputs.shape[1]:
+        return False
+    return len(outputs) == len(inputs) and 1 < outputs.shape[1] not in (len(inputs), len(ids))
 
 
 def with_other_rows(

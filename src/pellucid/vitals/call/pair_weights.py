@@ -1,4 +1,4 @@
-"""What the weights of pairs in the first gradient follow, where they differ.
+"""What the weights of answers in the first gradient follow, where they differ.
 
 A loss over pairs weighs each by its margin: -log sigmoid(beta z) by sigmoid(-beta z). Before the
 first update, z = 0 for every pair if the reference is the model. A loss without a reference (CPO,
@@ -24,6 +24,9 @@ _FEWEST_OF_SIDE = 3
 _EQUAL = 0.03
 #: Of the raised and the lowered rows, at least so many have a partner if the loss compares pairs.
 _PAIRED = 0.9
+
+#: Weights of one answer's tokens differ if their logarithms deviate so much, of so many tokens.
+_UNEVEN, _FEWEST_PLACES = 0.5, 16
 
 
 class PaidAnswer(NamedTuple):
@@ -156,3 +159,26 @@ def paired(raised: Float[Tensor, " n"], lowered: Float[Tensor, " m"]) -> float:
     partners = torch.cat([gaps.amin(1), gaps.amin(0)]) < _EQUAL
     is_even = abs(len(raised) - len(lowered)) <= 0.25 * (len(raised) + len(lowered))
     return float(is_even and float(partners.double().mean()) >= _PAIRED)
+
+
+def ratio_tie(
+    weights: Float[Tensor, "rows places"], log_p: Float[Tensor, "rows places"]
+) -> Float[Tensor, ""]:
+    """The correlation of log |w| with log p within rows; 0 where a row has one weight.
+
+    A policy's first update weighs all tokens of an answer alike: p / p_old is 1. If log p_old is
+    that of other tokens, the weights go with p.
+
+    Args:
+        weights: Of the targets; NaN if unknown.
+        log_p: Of the targets.
+    """
+    is_known = weights.isfinite() & (weights != 0)
+    sizes = weights.abs().log().masked_fill(~is_known, torch.nan)
+    y = (sizes - sizes.nanmean(-1, keepdim=True)).nan_to_num()
+    x = log_p.masked_fill(~is_known, torch.nan)
+    x = (x - x.nanmean(-1, keepdim=True)).nan_to_num()
+    n, variance = is_known.sum().clamp_min(1), y.square().sum()
+    r = (x * y).sum() / (x.square().sum() * variance).sqrt().clamp_min(1e-30)
+    is_uneven = (variance / n > _UNEVEN**2) & (n >= _FEWEST_PLACES)
+    return torch.where(is_uneven, r, 0.0)

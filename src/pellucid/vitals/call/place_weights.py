@@ -11,6 +11,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from pellucid.vitals.call.pair_weights import ratio_tie
+
 #: So few places (of a row, or of all) say nothing, and so many are enough.
 _MIN_PLACES, _MAX_PLACES = 8, 64
 #: A mean over fewer places says nothing.
@@ -81,6 +83,40 @@ def target_weights(gradient: Tensor, p: Tensor, targets: Tensor) -> Tensor:
     y = targets[..., None]
     doubt = (1 - p.gather(-1, y)).clamp_min(UNCERTAIN)
     return (-gradient.gather(-1, y) / doubt)[..., 0]
+
+
+def read_rows(
+    gradient: Float[Tensor, "rows places vocab"], logits: Float[Tensor, "rows places vocab"]
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """The weight of each row's targets in the loss, and how likely the model finds them.
+
+    The weight is negative where targets are made less likely: g = w (p - y), so
+    w = -g_y / (1 - p_y), where y is the one token of its sign. The other number is the mean of
+    log p_y + H, in nats: about 0 for tokens that the model itself would draw, since E[log p] = -H.
+    Both are NaN for a row that names no target. The next two, also (rows), are log p_y of all
+    targets and how many there are. The last one is what `ratio_tie` gives.
+
+    Args:
+        gradient: The gradient of the loss by the logits.
+        logits: The logits.
+    """
+    log_p = logits.float().log_softmax(-1)
+    g, p = gradient.float(), log_p.exp()
+    names_raised, names_lowered = names_targets(g)
+    targets = torch.where(names_raised, g.argmin(-1), g.argmax(-1))
+    weights = target_weights(g, p, targets)
+    entropy = -(p * log_p.clamp_min(_LEAST)).sum(-1)
+    target_log_p = log_p.gather(-1, targets[..., None])[..., 0]
+    surplus = target_log_p + entropy
+    doubt = 1 - p.gather(-1, targets[..., None])[..., 0]
+    is_read = (names_raised ^ names_lowered) & (doubt > UNCERTAIN) & (g.amax(-1) > 0)
+    return (
+        weights.masked_fill(~is_read, torch.nan).nanmedian(-1).values,
+        surplus.masked_fill(~is_read, torch.nan).nanmean(-1),
+        (target_log_p * (g.amax(-1) > 0)).sum(-1),
+        (g.amax(-1) > 0).sum(-1),
+        ratio_tie(weights.masked_fill(~is_read, torch.nan), target_log_p),
+    )
 
 
 def paid_entropy(

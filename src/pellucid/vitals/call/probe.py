@@ -37,6 +37,7 @@ from pellucid.vitals.call.alignment import (
 from pellucid.vitals.call.arguments import Arguments
 from pellucid.vitals.call.dependence import (
     Repetition,
+    are_of_rows,
     change,
     has_places,
     with_changes,
@@ -159,7 +160,8 @@ class CallProbe:
         signs |= self._drop_hidden({"call.inputs": largest_change})
         if self._repeat.mixes_rows or len(inputs) == 1:
             return signs
-        if arguments.is_of_model or (aligned is not None and aligned.is_clear):
+        is_clear = arguments.is_of_model or (aligned is not None and aligned.is_clear)
+        if is_clear or are_of_rows(before, inputs, self._call.ids):
             signs["call.rows"] = self._repeat.over_rounding(float(changes[-1].max()))
         if changes.ndim == 2 and changes.shape[1] == inputs.shape[1] and places:
             signs |= self._judge_targets(tokens, targets, aligned, changes, places, before)
@@ -273,6 +275,9 @@ class CallProbe:
         tokens, targets = self._tokens_and_targets()
         if tokens is None or targets is None or self._repeat.mixes_rows:
             return {}
+        paid = self._call.paid
+        if paid is not None and paid.single is not None and not paid.names_targets:
+            return {}  # a teacher's places with several targets look left out
         if (id_and_starts := documents.find_starts(arguments, tokens, targets)) is None:
             return {}
         id, starts = id_and_starts

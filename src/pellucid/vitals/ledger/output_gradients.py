@@ -15,6 +15,7 @@ from pellucid.vitals.ledger.bounded_logits import highest_probability, pull_on_l
 from pellucid.vitals.ledger.focus import focus_of_places
 from pellucid.vitals.ledger.label_tokens import LabelledRows
 from pellucid.vitals.ledger.latest_batch import LatestBatch
+from pellucid.vitals.ledger.leading_row import states_in
 from pellucid.vitals.ledger.pulls import (
     class_logits,
     class_pulls,
@@ -83,6 +84,7 @@ class OutputGradients:
     def clear(self) -> None:
         """Begin anew: an update is done."""
         self.rows.vectors.end_update()
+        self.rows.leader.end_update()
         #: sums of the absolute gradients of logits, NaN where too few places are sampled
         self.sizes: list[Tensor] = []
         #: of each of these: the share of targets that follow, and of places that are pushed down
@@ -153,6 +155,8 @@ class OutputGradients:
     def _watch_rows(self, output: object, rows: int, batch: LatestBatch) -> None:
         """Measure the gradient by outputs (rows, classes) whose labels the model is not given."""
         self.rows.vectors.add(output, rows, batch.rows)
+        for states in states_in(output, rows):
+            self._at_gradient(states, "rows", self.rows.leader.add)
         starts = span_outputs(output, rows)
         if starts is not None:
             self._at_gradient_of_rows(starts, self.rows.measure_softmax)

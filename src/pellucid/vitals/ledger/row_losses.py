@@ -35,6 +35,7 @@ from pellucid.vitals.ledger.row_numbers import (
     squared_errors,
     squared_targets,
 )
+from pellucid.vitals.ledger.leading_row import LeadingRow
 from pellucid.vitals.ledger.row_vectors import MOST_LABELS, RowVectors
 from pellucid.vitals.taps.outputs import output_attribute
 
@@ -156,6 +157,8 @@ class RowLosses:
         self._squares: list[Tensor] = []
         #: what the calls make of their rows, if they give vectors
         self.vectors = RowVectors()
+        #: the row that gets most of the gradient
+        self.leader = LeadingRow()
         #: how often each class came so far
         self._class_counts: Tensor | None = None
         #: how often each label of each column came so far, of binary losses
@@ -271,7 +274,8 @@ class RowLosses:
                 of_columns = entropy_of_counts(self._label_counts).mean()
                 entropy = torch.where(self._class_counts.sum() > 0, entropy, of_columns)
             signs["targets.entropy"] = entropy
-        signs |= self.vectors.take_signs() | self.class_outputs.take_signs()
+        signs |= self.vectors.take_signs() | self.leader.take_signs()
+        signs |= self.class_outputs.take_signs()
         if self._label_weights is not None:
             signs["targets.label_weights"] = unevenness_of_labels(self._label_weights)
         signs |= {id: torch.stack(shares).mean() for id, shares in self._shares.items()}

@@ -32,6 +32,7 @@ from pellucid.vitals.taps.recorded_call import (
     targets_of,
 )
 from pellucid.vitals.taps.row_starts import RowStarts
+from pellucid.vitals.taps.unlisted_weights import unlisted_weights
 
 #: About how many tokens a probe has, and its most rows; it has at least one row.
 _TOKENS, _ROWS = 512, 4
@@ -56,6 +57,8 @@ class FirstBatch:
         self.reason = ""
         #: the targets that the loss of the first call pays for, once its gradient arrived
         self.paid: PaidTargets | None = None
+        #: the weights behind the outputs of the first call that are not among the model's own
+        self.unlisted: dict[str, nn.Parameter] = {}
         #: the type of the loop's autocast in the first call, if it has one
         self.autocast: torch.dtype | None = None
         self.first_ids: Tensor | None = None  # all of the first call
@@ -224,6 +227,8 @@ class FirstBatch:
             hooks.guard("the model's own loss", self._take_loss, output)
         if self._awaits_logits:
             hooks.guard("the first targets", self._take_first_output, hooks, output)
+            unlisted = hooks.guard("unlisted weights", unlisted_weights, module, output, (args, kwargs))
+            self.unlisted = unlisted or {}
         if self.answers.is_open:
             hooks.guard("answers.*", self._take_answers, hooks, output)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
@@ -12,6 +12,18 @@ from pellucid.vitals.taps.recorded_call import is_plain
 
 #: Names of outputs that are not logits of tokens.
 _OUTPUTS = ("logits", "last_hidden_state", "scores")
+
+
+def tensors_in(value: object) -> Iterator[Tensor]:
+    """All tensors in a value, such as the arguments of a call or what it returns."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in cast("Mapping[object, object]", value).values():
+            yield from tensors_in(item)
+    elif isinstance(value, tuple | list):
+        for item in cast("Sequence[object]", value):
+            yield from tensors_in(item)
 
 
 def logits_of(output: Any) -> Tensor | None:

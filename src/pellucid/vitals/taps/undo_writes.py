@@ -6,7 +6,6 @@ are not restored. Writes by kernels of other libraries are not seen.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, cast
@@ -14,6 +13,8 @@ from typing import Any, Literal, NamedTuple, cast
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from pellucid.vitals.taps.outputs import tensors_in
 
 #: Statistics that a batch norm writes to although its schema does not mark them.
 _UNMARKED = ("running_mean", "running_var")
@@ -42,17 +43,17 @@ class WritesUndone(TorchDispatchMode, AbstractContextManager[object]):
         writes, result = _effects(func)
         for place, name in writes:
             value = kwargs.get(name, args[place] if place < len(args) else None)
-            for tensor in _tensors(value):
+            for tensor in tensors_in(value):
                 self._save(tensor)
         output = func(*args, **kwargs)
         match result:
             case "views":
                 pass
             case "new memory":
-                self._fresh.update(map(_address, _tensors(output)))
+                self._fresh.update(map(_address, tensors_in(output)))
             case "either":
-                inputs = {*map(_address, _tensors((args, kwargs)))}
-                self._fresh.update({*map(_address, _tensors(output))} - inputs)
+                inputs = {*map(_address, tensors_in((args, kwargs)))}
+                self._fresh.update({*map(_address, tensors_in(output))} - inputs)
         return output
 
     def _save(self, tensor: Tensor) -> None:
@@ -100,16 +101,6 @@ def _effects(func: Any) -> _Effects:
     if not schema.name.startswith("aten::") or len(are_views) > 1:
         return _Effects(writes, "either")
     return _Effects(writes, "views" if True in are_views else "new memory")
-
-
-def _tensors(value: Any) -> Iterator[Tensor]:
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, dict):
-        yield from _tensors(tuple(cast("dict[Any, Any]", value).values()))
-    elif isinstance(value, tuple | list):
-        for item in cast("tuple[Any, ...]", value):
-            yield from _tensors(item)
 
 
 def _address(tensor: Tensor) -> int:

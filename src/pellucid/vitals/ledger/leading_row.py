@@ -1,0 +1,79 @@
+"""Whether one place of a batch takes most of the gradient in every update.
+
+Texts are compared with those of another call, and each is pulled to its partner. If all are pulled
+to one and the same text, that one alone gets about half of the gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from pellucid.vitals.taps.outputs import output_attribute
+from pellucid.vitals.taps.recorded_call import is_plain
+
+#: Fewer rows, or updates, have a leading row by chance; and rows that are long or hard lead by less.
+_FEWEST_ROWS, _FEWEST_UPDATES, _SHARE = 8, 4, 0.4
+#: About so many numbers of a gradient are read.
+_NUMBERS = 2**18
+
+
+def states_in(output: object, rows: int) -> Iterator[Tensor]:
+    """The vectors of rows, or of their tokens, in what a call returns; of several, the first two.
+
+    Args:
+        output: What it returned.
+        rows: How many rows the call had.
+    """
+    named: Any = output_attribute(output, "last_hidden_state")
+    is_several = named is None and isinstance(output, tuple)
+    values = list(cast("tuple[Any, ...]", output)) if is_several else [output]
+    values = values if named is None else [named]
+    states = [v for v in values if isinstance(v, Tensor) and v.ndim in (2, 3) and is_plain(v)]
+    yield from [v for v in states if len(v) == rows and v.requires_grad][:2]
+
+
+class LeadingRow:
+    """Compares what the rows of the two calls of an update get of its gradient."""
+
+    def __init__(self) -> None:
+        #: of each call of the open update: rows, the share of the leading one, and its place
+        self._calls: list[Tensor] = []
+        #: of the calls of an update, the one with the clearer leader; one for each update
+        self._leaders: list[Tensor] = []
+
+    def add(self, gradient: Tensor) -> None:
+        """Take the gradient by the vectors of a call.
+
+        Args:
+            gradient: (rows, numbers) or (rows, time, numbers).
+        """
+        if len(gradient) < _FEWEST_ROWS:
+            return
+        numbers = gradient.detach().reshape(len(gradient), -1)
+        stride = max(1, numbers.numel() // _NUMBERS)
+        sizes = numbers[:, ::stride].float().norm(dim=-1)
+        share = sizes.amax() / sizes.sum().clamp_min(1e-30)
+        n = torch.full_like(share, len(sizes))
+        self._calls.append(torch.stack([n, share, sizes.argmax().float()]))
+
+    def end_update(self) -> None:
+        """Keep the leader if the update had two calls: partners are as many."""
+        if len(self._calls) == 2:
+            first, second = self._calls
+            leader = torch.where(first[1] > second[1], first, second)
+            self._leaders.append(torch.where(first[0] == second[0], leader, -1.0))
+        self._calls = []
+
+    def take_signs(self) -> dict[str, Tensor]:
+        """The signs of the updates so far, which are forgotten."""
+        if len(self._leaders) < _FEWEST_UPDATES:
+            return {}
+        n, shares, places = torch.stack(self._leaders).unbind(1)
+        is_one = (places == places[0]).all() & (shares.amin() > _SHARE) & (n > 0).all()
+        self._leaders = []
+        signs = {"vectors.led": torch.where(is_one, shares.mean(), 0.0)}
+        return signs | {"vectors.leader": torch.where(is_one, places[0], -1.0)}
