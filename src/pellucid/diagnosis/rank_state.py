@@ -11,7 +11,7 @@ from types import MethodType
 from typing import Any, cast
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from pellucid.diagnosis.finding import Finding, describe
 from pellucid.errors import ConfigError

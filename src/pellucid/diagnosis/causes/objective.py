@@ -102,17 +102,16 @@ def climbing(view: HistoryView) -> Candidate | None:
 
 
 def other_pulls(view: HistoryView) -> Candidate | None:
-    """Logits that are pulled harder than by the mean cross-entropy that the first call shows.
-
-    A teacher's loss is often multiplied by the square of its temperature.
-    """
+    """Logits that are pulled harder than by the mean cross-entropy that the first call shows."""
     outputs, parts = view.history.marks.get("outputs"), view.history.marks.get("parts")
     weight = view.first("targets.weight")
-    if outputs is None or parts is None or weight is None or outputs.n_seen < 4 or has_teacher(view):
+    if outputs is None or parts is None or weight is None or outputs.n_seen < 4:
         return None
-    is_mean = abs(weight * parts.value - 1) < limit("LOS013", "mean")
+    # a teacher's loss is often multiplied by the square of its temperature
+    is_known = view.learns_tokens and not has_teacher(view)
+    is_mean = is_known and abs(weight * parts.value - 1) < limit("LOS013", "mean")
     # of few paid places, a sample says little: all updates have to agree
-    if not is_mean or not view.learns_tokens or min(outputs.values) <= limit("LOS013", "pull"):
+    if not is_mean or min(outputs.values) <= limit("LOS013", "pull"):
         return None
     return suspect("LOS013/outputs", total=min(outputs.values), step=outputs.first)
 

@@ -39,7 +39,7 @@ _CALLS, _ROWS, _PLACES = 8, 8, 32
 #: So many logits of a call may be kept: 32 MiB of float32.
 _MAX_LOGITS = 2**23
 #: What another call takes back of a row's weight: all, but for rounding in half precision.
-_UNDONE = 0.02
+_ROUNDING = 0.02
 #: Fewer answers of a model's own are unlikely by chance.
 _FEWEST_OWN = 8
 #: Steps change the weights of pairs.
@@ -270,13 +270,16 @@ def _are_undone(calls: Sequence[MaskedIds], readings: Mapping[int, RowReadings])
         calls: The rows of each call.
         readings: What the gradient showed of these calls.
     """
-    for (first, before), (later, after) in combinations(sorted(readings.items()), 2):
-        if not (0 <= first < later < len(calls)) or not before.weights.nan_to_num().any():
+    for (first_call, before), (second_call, after) in combinations(sorted(readings.items()), 2):
+        if (
+            not (0 <= first_call < second_call < len(calls))
+            or not before.weights.nan_to_num().any()
+        ):
             continue
-        ids, other_ids = calls[first][0], calls[later][0]
+        ids, other_ids = calls[first_call][0], calls[second_call][0]
         is_same = ids.shape == other_ids.shape and torch.equal(ids, other_ids)
         total = before.weights + after.weights if is_same else before.weights
-        if is_same and bool((total.abs() <= _UNDONE * before.weights.abs()).all()):
+        if is_same and bool((total.abs() <= _ROUNDING * before.weights.abs()).all()):
             return True
     return False
 

@@ -7,15 +7,15 @@ to one and the same text, that one alone gets about half of the gradient.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, cast
+from itertools import islice
 
 import torch
 from torch import Tensor
 
-from pellucid.vitals.taps.outputs import output_attribute
+from pellucid.vitals.taps.outputs import output_attribute, tensors_in
 from pellucid.vitals.taps.recorded_call import is_plain
 
-#: Fewer rows, or updates, have a leading row by chance; and rows that are long or hard lead by less.
+#: Fewer rows, or updates, have a leading row by chance, and long or hard rows lead by less.
 _FEWEST_ROWS, _FEWEST_UPDATES, _SHARE = 8, 4, 0.4
 #: About so many numbers of a gradient are read.
 _NUMBERS = 2**18
@@ -28,12 +28,10 @@ def states_in(output: object, rows: int) -> Iterator[Tensor]:
         output: What it returned.
         rows: How many rows the call had.
     """
-    named: Any = output_attribute(output, "last_hidden_state")
-    is_several = named is None and isinstance(output, tuple)
-    values = list(cast("tuple[Any, ...]", output)) if is_several else [output]
-    values = values if named is None else [named]
-    states = [v for v in values if isinstance(v, Tensor) and v.ndim in (2, 3) and is_plain(v)]
-    yield from [v for v in states if len(v) == rows and v.requires_grad][:2]
+    hidden_state = output_attribute(output, "last_hidden_state")
+    values = tensors_in(hidden_state) if isinstance(hidden_state, Tensor) else tensors_in(output)
+    states = (value for value in values if value.ndim in (2, 3) and is_plain(value))
+    return islice((value for value in states if len(value) == rows and value.requires_grad), 2)
 
 
 class LeadingRow:
@@ -55,7 +53,7 @@ class LeadingRow:
             return
         numbers = gradient.detach().reshape(len(gradient), -1)
         stride = max(1, numbers.numel() // _NUMBERS)
-        sizes = numbers[:, ::stride].float().norm(dim=-1)
+        sizes = numbers[:, ::stride].float().square().sum(-1).sqrt()
         share = sizes.amax() / sizes.sum().clamp_min(1e-30)
         n = torch.full_like(share, len(sizes))
         self._calls.append(torch.stack([n, share, sizes.argmax().float()]))

@@ -24,6 +24,7 @@ from pellucid.vitals.ledger.binary_losses import (
 from pellucid.vitals.ledger.bounded_classes import ClassOutputs
 from pellucid.vitals.ledger.class_temperature import temperature, temperature_sums
 from pellucid.vitals.ledger.focus import ease, ease_sums, focus, focus_sums
+from pellucid.vitals.ledger.leading_row import LeadingRow
 from pellucid.vitals.ledger.pulls import known_classes, smoothing_of_rows
 from pellucid.vitals.ledger.row_numbers import (
     DIFFERENT,
@@ -35,7 +36,6 @@ from pellucid.vitals.ledger.row_numbers import (
     squared_errors,
     squared_targets,
 )
-from pellucid.vitals.ledger.leading_row import LeadingRow
 from pellucid.vitals.ledger.row_vectors import MOST_LABELS, RowVectors
 from pellucid.vitals.taps.outputs import output_attribute
 

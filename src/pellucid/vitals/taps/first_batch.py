@@ -227,8 +227,8 @@ class FirstBatch:
             hooks.guard("the model's own loss", self._take_loss, output)
         if self._awaits_logits:
             hooks.guard("the first targets", self._take_first_output, hooks, output)
-            unlisted = hooks.guard("unlisted weights", unlisted_weights, module, output, (args, kwargs))
-            self.unlisted = unlisted or {}
+            parts = module, output, call[:2]
+            self.unlisted = hooks.guard("unlisted weights", unlisted_weights, *parts) or {}
         if self.answers.is_open:
             hooks.guard("answers.*", self._take_answers, hooks, output)
 

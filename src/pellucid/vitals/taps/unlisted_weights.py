@@ -1,7 +1,7 @@
 """Trained weights that outputs depend on and that the model does not list as its own.
 
-Modules in a plain Python list are called like all others, and `parameters()` does not know them. The
-graph of the backward pass ends in every tensor that gets a gradient, so it shows them.
+Modules in a plain Python list are called like all others, and `parameters()` does not know them.
+The graph of the backward pass ends in every tensor that gets a gradient, so it shows them.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from torch import nn
 
+from pellucid.typed import named_modules
 from pellucid.vitals.taps.outputs import tensors_in
 
 #: A graph of more nodes is not followed to its end.
@@ -28,24 +29,24 @@ def unlisted_weights(model: nn.Module, output: object, inputs: object) -> dict[s
         inputs: The arguments of the call.
     """
     own_ids = {id(tensor) for tensor in (*model.parameters(), *tensors_in(inputs))}
-    weights = {id(leaf): leaf for leaf in _leaves(output, inputs) if id(leaf) not in own_ids}
+    weights = {id(leaf): leaf for leaf in _leaf_weights(output, inputs) if id(leaf) not in own_ids}
     hidden_names = _hidden_names(model) if weights else ()
-    named = {name: weights.pop(id) for id, name in hidden_names if id in weights}
-    return named | {
+    named_weights = {name: weights.pop(id) for id, name in hidden_names if id in weights}
+    return named_weights | {
         f"a tensor of shape {tuple(weight.shape)}, number {number}": weight
         for number, weight in enumerate(weights.values())
     }
 
 
-def _leaves(output: object, inputs: object) -> Iterator[nn.Parameter]:
+def _leaf_weights(output: object, inputs: object) -> Iterator[nn.Parameter]:
     """The parameters at the ends of the graph between inputs and outputs."""
     nodes: list[Any] = [tensor.grad_fn for tensor in tensors_in(output)]
-    seen = {None, *(tensor.grad_fn for tensor in tensors_in(inputs))}
-    while nodes and len(seen) < _NODES:
+    visited = {None, *(tensor.grad_fn for tensor in tensors_in(inputs))}
+    while nodes and len(visited) < _NODES:
         node = nodes.pop()
-        if node in seen:
+        if node in visited:
             continue
-        seen.add(node)
+        visited.add(node)
         leaf = getattr(node, "variable", None)
         if isinstance(leaf, nn.Parameter):
             yield leaf
@@ -54,7 +55,7 @@ def _leaves(output: object, inputs: object) -> Iterator[nn.Parameter]:
 
 def _hidden_names(model: nn.Module) -> Iterator[tuple[int, str]]:
     """The id and the name of each weight in a list, a tuple or a table that modules hold."""
-    for prefix, module in model.named_modules():
+    for prefix, module in named_modules(model).items():
         for attribute, value in vars(module).items():
             if not attribute.startswith("_"):
                 yield from _names_within(value, f"{prefix}.{attribute}".lstrip("."))
