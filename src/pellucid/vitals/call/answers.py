@@ -270,16 +270,16 @@ def _are_undone(calls: Sequence[MaskedIds], readings: Mapping[int, RowReadings])
         calls: The rows of each call.
         readings: What the gradient showed of these calls.
     """
-    for (first_call, before), (second_call, after) in combinations(sorted(readings.items()), 2):
-        if (
-            not (0 <= first_call < second_call < len(calls))
-            or not before.weights.nan_to_num().any()
-        ):
+    known_calls = [
+        (calls[call][0], reading.weights)
+        for call, reading in sorted(readings.items())
+        if 0 <= call < len(calls)
+    ]
+    for (ids, weights), (other_ids, other_weights) in combinations(known_calls, 2):
+        if ids.shape != other_ids.shape or not torch.equal(ids, other_ids):
             continue
-        ids, other_ids = calls[first_call][0], calls[second_call][0]
-        is_same = ids.shape == other_ids.shape and torch.equal(ids, other_ids)
-        total = before.weights + after.weights if is_same else before.weights
-        if is_same and bool((total.abs() <= _ROUNDING * before.weights.abs()).all()):
+        is_undone = (weights + other_weights).abs() <= _ROUNDING * weights.abs()
+        if bool(weights.nan_to_num().any()) and bool(is_undone.all()):
             return True
     return False
 
