@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from pellucid.diagnosis.causes.candidate import Candidate, Cause, Comparison, suspect
+from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect
 from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.finding import limit
 
@@ -234,6 +234,14 @@ def summed_pairs(view: HistoryView) -> Candidate | None:
     return suspect("LOS007/pairs", first=first, parts=parts, ratio=first / COIN, step=0)
 
 
+def one_partner(view: HistoryView) -> Candidate | None:
+    """Texts that are all pulled to the same place of their batch, in every update looked at."""
+    share, row = view.last("vectors.led"), view.last("vectors.leader")
+    if share is None or row is None or share <= limit("LOS003", "led"):
+        return None
+    return suspect("LOS003/leader", value=share, row=row, step=view.updates)
+
+
 CAUSES: tuple[Cause, ...] = (
     swapped_answers,
     crossed_sides,
@@ -245,11 +253,5 @@ CAUSES: tuple[Cause, ...] = (
     decided_pairs,
     turned_pairs,
     summed_pairs,
-    Comparison(
-        "LOS003/leader",
-        "vectors.led",
-        (">", 0),
-        n=1,
-        further={"row": lambda view: view.last("vectors.leader")},
-    ),
+    one_partner,
 )

@@ -15,8 +15,8 @@ from torch import Tensor
 from pellucid.vitals.taps.outputs import output_attribute, tensors_in
 from pellucid.vitals.taps.recorded_call import is_plain
 
-#: Fewer rows, or updates, have a leading row by chance, and long or hard rows lead by less.
-_FEWEST_ROWS, _FEWEST_UPDATES, _SHARE = 8, 4, 0.4
+#: Fewer rows, or updates, have one leading row by chance.
+_FEWEST_ROWS, _FEWEST_UPDATES = 8, 4
 #: About so many numbers of a gradient are read.
 _NUMBERS = 2**18
 
@@ -71,7 +71,7 @@ class LeadingRow:
         if len(self._leaders) < _FEWEST_UPDATES:
             return {}
         n, shares, places = torch.stack(self._leaders).unbind(1)
-        is_one = (places == places[0]).all() & (shares.amin() > _SHARE) & (n > 0).all()
+        is_one = (places == places[0]).all() & (n > 0).all()
         self._leaders = []
-        signs = {"vectors.led": torch.where(is_one, shares.mean(), 0.0)}
+        signs = {"vectors.led": torch.where(is_one, shares.amin(), 0.0)}
         return signs | {"vectors.leader": torch.where(is_one, places[0], -1.0)}
