@@ -146,16 +146,14 @@ class InsideLook(WatchReport):
             if self.updates == 1 and not first.reason:
                 first = self._watch_part(first)
             self.guard("the first batch", first.watch_table, self._hooks)
-        if first is not None and first.unlisted and self._unlisted is None:
+        # sharded weights are gathered into others for a call
+        is_whole = not self._anatomy.is_sharded
+        if first is not None and first.unlisted and is_whole and self._unlisted is None:
             unlisted = first.unlisted, self._optimisers
             self._unlisted = self.guard("unlisted weights", UnheldWeights, *unlisted)
         answers = None if first is None else first.answers
         is_open = answers is not None and (answers.is_open or answers.rewards.is_waiting)
-        if (
-            first is not None
-            and (is_open or self.first_call.is_open)
-            and not self._anatomy.is_sharded
-        ):
+        if first is not None and (is_open or self.first_call.is_open) and is_whole:
             with self._schedule.clock.stopped():
                 self.first_call.run(first.model, first, self._metrics)
             self._judge.is_cross_entropy = self.first_call.is_cross_entropy

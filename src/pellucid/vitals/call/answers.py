@@ -271,15 +271,15 @@ def _are_undone(calls: Sequence[MaskedIds], readings: Mapping[int, RowReadings])
         readings: What the gradient showed of these calls.
     """
     known_calls = [
-        (calls[call][0], reading.weights)
+        (calls[call][0], reading.weights.nan_to_num())
         for call, reading in sorted(readings.items())
         if 0 <= call < len(calls)
     ]
     for (ids, weights), (other_ids, other_weights) in combinations(known_calls, 2):
-        if ids.shape != other_ids.shape or not torch.equal(ids, other_ids):
+        if not torch.equal(ids, other_ids) or weights.shape != other_weights.shape:
             continue
         is_undone = (weights + other_weights).abs() <= _ROUNDING * weights.abs()
-        if bool(weights.nan_to_num().any()) and bool(is_undone.all()):
+        if bool(weights.any()) and bool(is_undone.all()):
             return True
     return False
 

@@ -24,13 +24,16 @@ _NUMBERS = 2**18
 def states_in(output: object, rows: int) -> Iterator[Tensor]:
     """The vectors of rows, or of their tokens, in what a call returns; of several, the first two.
 
+    What is named logits is none.
+
     Args:
         output: What it returned.
         rows: How many rows the call had.
     """
     hidden_state = output_attribute(output, "last_hidden_state")
-    values = tensors_in(hidden_state) if isinstance(hidden_state, Tensor) else tensors_in(output)
-    states = (value for value in values if value.ndim in (2, 3) and is_plain(value))
+    has_logits = output_attribute(output, "logits") is not None
+    outputs = hidden_state if isinstance(hidden_state, Tensor) else () if has_logits else output
+    states = (value for value in tensors_in(outputs) if value.ndim in (2, 3) and is_plain(value))
     return islice((value for value in states if len(value) == rows and value.requires_grad), 2)
 
 
