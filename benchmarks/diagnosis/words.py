@@ -130,11 +130,11 @@ had an alarm at a reward that is the length on purpose: that is a note now.
 A third examination, of 30 November, asked for the mistakes that forums and code reviews show most
 often. Two of its four alarms are at healthy distillations, and two at the scale of attention scores
 that a family's config has by default: 1, where others have 1 / sqrt(d_head). They are gone, or
-notes. Of the ten loops that were missed or had a wrong cause, six are named rightly since, seen on
-the loops themselves: layers in a Python list, an LSTM without `batch_first`, one partner for all
-rows, a reference that is the policy itself, groups across prompts, and old log-probabilities one
-place off. The other four are a rate that is far too low in 110 updates, exchanged pairs, and two
-policies whose falling reward, or distance, is named in the place of a wrong sign.
+notes. Ten loops were missed or had a wrong cause. Six are named rightly since, seen on the loops
+themselves. They are layers in a Python list, an LSTM without `batch_first`, and one partner for all
+rows. Of policies, they are a reference that is the policy itself, groups across prompts, and old
+log-probabilities one place off. The other four are a rate far too low in 110 updates, exchanged
+pairs, and two wrong signs. There a falling reward, or the distance, is named.
 
 | set | harmed runs detected | first cause right | alarms in healthy and odd runs |
 |---|---|---|---|
