@@ -86,8 +86,9 @@ frozen. The same loops were run before (137, 139, 142, 143, then 143 of 155 dete
 no, no and no false alarms), and some rules came after a look at what those runs had missed. For the
 first four minutes another process was at work beside this run. `RLH014`, whose text names the sign,
 counts as right where a reward has the wrong sign. Of the runs that are missed, six have pairs or
-texts exchanged, which nothing in the loop contradicts. All 1,095 trainings were last run on 2026-11-27, with older rules: 373 of 461 harmed runs
-detected, 364 causes right, 0 of 433 false alarms.
+texts exchanged, which nothing in the loop contradicts. All 1,095 trainings were last run on
+2026-11-27, with older rules: 373 of 461 harmed runs detected, 364 causes right, 0 of 433 false
+alarms.
 
 """
 

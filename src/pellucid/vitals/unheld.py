@@ -40,13 +40,14 @@ class UnheldWeights:
 
     def names_of_moved(self) -> tuple[str, ...]:
         """The names of those that are no longer as they were."""
-        unmoved_names = self.names_of_unmoved()
-        return tuple(name for name in self._sums if name not in unmoved_names)
+        return tuple(name for name in self._sums if not self._is_unmoved(name))
 
     def names_of_unmoved(self) -> tuple[str, ...]:
         """The names of those that are still as they were."""
-        weights = self._weights
-        return tuple(n for n, sums in self._sums.items() if torch.equal(sums, _sums(weights[n])))
+        return tuple(name for name in self._sums if self._is_unmoved(name))
+
+    def _is_unmoved(self, name: str) -> bool:
+        return torch.equal(self._sums[name], _sums(self._weights[name]))
 
 
 @torch.no_grad()

@@ -7,9 +7,8 @@ from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.causes.rates import starts_hot
 from pellucid.diagnosis.finding import limit
 
-#: A model whose first loss is so many nats below guessing knows something of its texts, and one
-#: with such a share of gains that differ was trained.
-_KNOWS, _TRAINED = 1.0, 0.5
+#: A model whose first loss is so many nats below guessing knows something of its texts.
+_KNOWS = 1.0
 
 
 def post_norm(view: HistoryView) -> Candidate | None:
@@ -87,7 +86,8 @@ def score_scale(view: HistoryView) -> Candidate | None:
     score = view.last("attention.max_logit")
     is_narrow = (view.first("attention.entropy") or 1.0) < limit("INI004", "entropy")
     start, guessing = view.start, view.guessing
-    is_policy = view.facts.on_rewards and (view.first("weights.trained") or 0.0) > _TRAINED
+    is_trained = (view.first("weights.trained") or 0.0) > limit("FIT004", "trained")
+    is_policy = view.facts.on_rewards and is_trained
     if is_policy or (start is not None and guessing is not None and start < guessing - _KNOWS):
         is_narrow = False  # a model that came to know its texts with this scale was trained with it
     is_large = (score or 0.0) > limit("ATT007", "score")

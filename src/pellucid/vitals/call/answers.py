@@ -72,8 +72,8 @@ class Answers:
         self._prompts: Tensor | None = None
         self._paid_prompts: float | None = None
         self._pays_last_alone = False
-        #: how far the weights within rows follow log P, call by call
-        self._ties: list[Tensor] = []
+        #: how far the weights within rows of the first call follow log P
+        self._ratio_tie: Tensor | None = None
 
     def on_writing(self, ids: Tensor | None) -> None:
         """Note the ids of a call without gradients: the model may be writing.
@@ -180,7 +180,7 @@ class Answers:
             is_prompt = places < self._prompts.shape[1] - 1
             self._paid_prompts = float((mass * is_prompt).sum() / mass.sum().clamp_min(1e-30))
         weights, surplus, log_p, n_tokens, tie = read_rows(part, logits)
-        self._ties.append(tie)
+        self._ratio_tie = tie if self._ratio_tie is None else self._ratio_tie
         if len(places) < gradient.shape[1]:
             log_p = torch.full_like(log_p, torch.nan)  # a part of the tokens has another log P
         self._add(call, RowReadings(rows, weights, surplus, log_p, n_tokens))
@@ -214,8 +214,8 @@ class Answers:
         if self._is_own and self._weights:
             signs |= own_weights(torch.cat(self._weights))
             signs["answers.last"] = float(self._pays_last_alone)
-            if self._ties:
-                signs["answers.ratio"] = float(self._ties[0])
+            if self._ratio_tie is not None:
+                signs["answers.ratio"] = float(self._ratio_tie)
         if _are_undone(texts, self._rows):
             return signs | {"answers.undone": 1.0}
         if not (weights := self._weights or self._scores):

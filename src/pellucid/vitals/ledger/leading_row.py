@@ -24,12 +24,14 @@ _NUMBERS = 2**18
 def states_in(output: object, rows: int) -> Iterator[Tensor]:
     """The vectors of rows, or of their tokens, in what a call returns; of several, the first two.
 
-    What is named logits is none.
+    What is named logits is none. None of few rows, where one leads by chance.
 
     Args:
         output: What it returned.
         rows: How many rows the call had.
     """
+    if rows < _FEWEST_ROWS:
+        return iter(())
     hidden_state = output_attribute(output, "last_hidden_state")
     has_logits = output_attribute(output, "logits") is not None
     outputs = hidden_state if isinstance(hidden_state, Tensor) else () if has_logits else output
@@ -52,8 +54,6 @@ class LeadingRow:
         Args:
             gradient: (rows, numbers) or (rows, time, numbers).
         """
-        if len(gradient) < _FEWEST_ROWS:
-            return
         numbers = gradient.detach().reshape(len(gradient), -1)
         stride = max(1, numbers.numel() // _NUMBERS)
         sizes = numbers[:, ::stride].float().square().sum(-1).sqrt()
