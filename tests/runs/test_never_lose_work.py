@@ -173,7 +173,7 @@ def test_a_metrics_line_cut_short_by_a_crash_is_no_obstacle(trained: Path, tmp_p
     assert [e.step for e in resumed] == [8]
 
 
-@pytest.mark.parametrize("kills", sampled([10, 30], 2))
+@pytest.mark.parametrize("kills", sampled([5, 30], 2))
 def test_killed_at_random_moments_the_end_is_the_same(tmp_path: Path, kills: int) -> None:
     environment = os.environ | {"PYTHONPATH": str(TESTS), "OMP_NUM_THREADS": "1"}
 
