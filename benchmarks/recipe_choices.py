@@ -85,6 +85,12 @@ def changes_of(run: config.Run) -> dict[str, tuple[str, ...]]:
             f"optimiser.rest.learning_rate={muon.rest.learning_rate * embeddings}",
         )
 
+    def decay(times: float) -> tuple[str, ...]:
+        return (
+            f"optimiser.weight_decay={muon.weight_decay * times}",
+            f"optimiser.rest.weight_decay={muon.rest.weight_decay * times}",
+        )
+
     def growing(kind: str, first: int, end: float) -> str:
         return f'training.growth={{kind = "{kind}", first = {first}, until = {end}}}'
 
@@ -95,6 +101,8 @@ def changes_of(run: config.Run) -> dict[str, tuple[str, ...]]:
         "rates: both x 1/2": rates(0.5, 0.5),
         "rates: both x 2": rates(2, 2),
         "rates: embeddings x 1/2": rates(1, 0.5),
+        "decay: both x 2": decay(2),
+        "decay: both x 4": decay(4),
         **{
             f"Newton-Schulz: {name}": (
                 f"optimiser.newton_schulz_steps={steps}",
