@@ -88,7 +88,7 @@ def flags() -> argparse.ArgumentParser:
     parser.add_argument("--train", type=Path, help="a text for the race against GPT-2")
     parser.add_argument("--held-out", type=Path, help="the held-out text of that race")
     parser.add_argument(
-        "--tune", action="store_true", help="pick GPT-2's rate, batch size and dropout"
+        "--tune", action="store_true", help="pick GPT-2's rate, batch, dropout and decay"
     )
     parser.add_argument(
         "--rates", type=float, nargs="+", default=list(RATES), help="where --tune begins"

@@ -31,6 +31,7 @@ def gpt2(
     learning_rate: float,
     batch_size: int,
     dropout: float,
+    weight_decay: float,
     seed: int,
 ) -> Callable[[int], dict[str, Any]]:
     """The contestant; `held_out` is a text, by default what the run itself holds out."""
@@ -65,7 +66,7 @@ def gpt2(
     tokens, n_bytes = held_out_ids(pellucid_run, text, held_out)
 
     def train_and_evaluate(_: int) -> dict[str, Any]:
-        updates = train(model, order, seconds, learning_rate, batch_size)
+        updates = train(model, order, seconds, learning_rate, batch_size, weight_decay)
         nats = total_nats(model, tokens, shape.context_length)
         return {
             "updates": updates,
@@ -95,7 +96,14 @@ def held_out_ids(pellucid_run: Any, text: Any, held_out: str | None) -> tuple[An
     return np.concatenate(ids), counts.n_bytes
 
 
-def train(model: Any, order: Any, seconds: float, learning_rate: float, batch_size: int) -> int:
+def train(
+    model: Any,
+    order: Any,
+    seconds: float,
+    learning_rate: float,
+    batch_size: int,
+    weight_decay: float,
+) -> int:
     """Train for so long; how many updates that were."""
     import torch
 
@@ -104,7 +112,7 @@ def train(model: Any, order: Any, seconds: float, learning_rate: float, batch_si
     matrices = [weight for weight in model.parameters() if weight.ndim == 2]
     vectors = [weight for weight in model.parameters() if weight.ndim < 2]
     groups = [
-        {"params": matrices, "weight_decay": 0.1},
+        {"params": matrices, "weight_decay": weight_decay},
         {"params": vectors, "weight_decay": 0.0},
     ]
     optimiser = torch.optim.AdamW(groups, lr=0.0, betas=(0.9, 0.95), fused=True)

@@ -1,4 +1,4 @@
-"""The rate, batch size and dropout of the peer, picked on a text that no race is run on.
+"""The rate, batch size, dropout and decay of the peer, picked on a text that no race is run on.
 
 Comes in: a preset whose shape and ids the peer gets, and seconds for each training. Goes out: each
 training of the grid, and the best; or what an earlier tuning has picked. It knows no race.
@@ -17,26 +17,34 @@ from benchmarks.workers import Contestant, print_progress, started
 RATES = (0.001, 0.002, 0.004, 0.008)
 BATCH_SIZES = (8, 16)
 DROPOUTS = (0.0, 0.1)
+DECAYS = (0.1, 0.4, 1.6)
 #: What a tuning picks, with what a tuning had that did not know of it.
-CHOSEN = {"learning_rate": None, "batch_size": None, "dropout": DROPOUTS[0]}
+CHOSEN = {
+    "learning_rate": None,
+    "batch_size": None,
+    "dropout": DROPOUTS[0],
+    "weight_decay": DECAYS[0],
+}
 
 
 def tune(
     preset: str, seconds: float, rates: list[float], scratch: Path, threads: int
 ) -> dict[str, Any]:
-    """Train once at each rate, batch size and dropout that may be the best.
+    """Train once at each rate, batch size, dropout and decay that may be the best.
 
     The smaller batch gets all rates, and more if the best one is at an end of the grid; the larger
     batch gets the best one, and its neighbours if that is better. Dropout is tried at the best of
-    these.
+    these, and then decays, larger while they gain.
     """
     run_folder = scratch / "ids"
     words = ["train", "--preset", preset, "--steps", "1", "--out", str(run_folder), "--json"]
     call_pellucid(words, scratch, threads)
     runs: list[dict[str, Any]] = []
 
-    def tried(rate: float, batch_size: int, dropout: float = DROPOUTS[0]) -> None:
-        point = {"learning_rate": rate, "batch_size": batch_size, "dropout": dropout}
+    def tried(
+        rate: float, batch_size: int, dropout: float = DROPOUTS[0], decay: float = DECAYS[0]
+    ) -> None:
+        point = dict(zip(CHOSEN, (rate, batch_size, dropout, decay), strict=True))
         if any(point.items() <= run.items() for run in runs):
             return
         setup = {"run": str(run_folder), "held_out": None, "seconds": seconds, "seed": 1, **point}
@@ -56,6 +64,11 @@ def tune(
         for rate in (best_rate * 2, best_rate / 2):
             tried(rate, BATCH_SIZES[1])
     tried(best()["learning_rate"], best()["batch_size"], DROPOUTS[1])
+    for decay in DECAYS[1:]:
+        *others, decay_before = (best()[key] for key in CHOSEN)
+        tried(*others, decay)
+        if best()["weight_decay"] == decay_before:
+            break
     choice = {key: best()[key] for key in CHOSEN}
     return {"preset": preset, "seconds": seconds, "runs": runs, "choice": choice}
 
@@ -80,9 +93,9 @@ def one_training(setup: dict[str, Any], threads: int) -> dict[str, Any]:
     )
     with started([contestant], threads) as (worker,):
         turn = worker.work(1)
-    rate, batch_size, dropout = (setup[key] for key in CHOSEN)
+    rate, batch_size, dropout, decay = (setup[key] for key in CHOSEN)
     print_progress(
-        f"GPT-2, rate {rate:g}, batches of {batch_size}, dropout {dropout:g}, "
+        f"GPT-2, rate {rate:g}, batches of {batch_size}, dropout {dropout:g}, decay {decay:g}, "
         f"seed {setup['seed']}: "
         f"{turn.found['bits_per_byte']:.4f} bits per byte after {turn.found['updates']} updates"
     )

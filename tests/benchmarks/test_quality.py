@@ -95,18 +95,20 @@ def test_the_peer_is_tuned_until_its_best_rate_has_neighbours(
 ) -> None:
     def one_training(setup: dict[str, Any], _: int) -> dict[str, Any]:
         distance = abs(setup["learning_rate"] / best - 1)
-        return {"bits_per_byte": 2 + distance + (setup["batch_size"] == 8) * 0.01}
+        others = (setup["batch_size"] == 8) + (setup["weight_decay"] != 0.4)
+        return {"bits_per_byte": 2 + distance + others * 0.01}
 
     tuning = part("quality.tuning")
     monkeypatch.setattr(tuning, "one_training", one_training)
     monkeypatch.setattr(tuning, "call_pellucid", lambda *_: (1.0, "{}"))
     tuning_result = tuning.tune("small", 1.0, [*tuning.RATES], tmp_path, 1)
-    assert tuning_result["choice"] == {"learning_rate": best, "batch_size": 16, "dropout": 0.0}
+    settings = (best, 16, 0.0, 0.4)
+    assert tuning_result["choice"] == dict(zip(tuning.CHOSEN, settings, strict=True))
     rates = [run["learning_rate"] for run in tuning_result["runs"]]
     assert min(rates) < best < max(rates)
     tried = [tuple(run[key] for key in tuning.CHOSEN) for run in tuning_result["runs"]]
     assert len(set(tried)) == len(tried)
-    assert (best, 16, 0.1) in tried
+    assert {(best, 16, 0.1, 0.1), (best, 16, 0.0, 1.6)} <= {*tried}
 
 
 def test_what_a_peer_was_tuned_to_is_the_newest_of_its_shape_and_nearest_length(
@@ -193,7 +195,7 @@ def test_the_peer_trains_for_its_seconds_and_learns() -> None:
     gpt2, tokens, model = part("quality.gpt2"), np.arange(400) % 5, Bigrams(5)
     order = next_token_batches(tokens, context_length=16, seed=1)
     began = time.perf_counter()
-    assert gpt2.train(model, order, 0.5, 0.1, 4) > 3
+    assert gpt2.train(model, order, 0.5, 0.1, 4, 0.1) > 3
     assert time.perf_counter() - began >= 0.5
     assert gpt2.total_nats(model, tokens, 16) < 399 * math.log(5) / 2
 
