@@ -75,12 +75,12 @@ def test_pairs_of_one_text_are_named_in_trls_trainer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     callback = dpo(tmp_path, monkeypatch, same=True)
-    assert "PRF003" in {finding.code for finding in callback.live.findings()}
+    assert "PRF003" in {finding.code for finding in callback.findings}
 
 
 def test_healthy_preferences_raise_no_alarm_in_trls_trainer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     callback = dpo(tmp_path, monkeypatch, same=False)
-    assert [f.text() for f in callback.live.findings() if f.severity != "note"] == []
+    assert [f.text() for f in callback.findings if f.severity != "note"] == []
     assert len(callback.watch.state.judge.record.logged["rewards/margins"].points) == 16

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from pellucid.diagnosis.expectations import Expectations
+from pellucid.diagnosis.finding import Finding
 from pellucid.diagnosis.live_causes import Action, Live
 from pellucid.training import guarded
 from pellucid.vitals.huggingface import VitalsCallback
@@ -36,6 +37,11 @@ class DiagnosisCallback(VitalsCallback):
     ) -> None:
         super().__init__(show=show, **options)
         self.live = Live(action, ignore, self.guard, declared)
+
+    @property
+    def findings(self) -> list[Finding]:
+        """The findings so far, the worst first; none before training begins."""
+        return self.live.findings()
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Begin to watch, and to listen."""

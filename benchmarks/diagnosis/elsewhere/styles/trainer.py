@@ -93,7 +93,7 @@ def seen_by(callback: Any) -> Seen:
     if callback.watch is None:
         raise RuntimeError(f"the callback did not watch: {callback.guard.off}")
     cost = callback.watch.cost
-    return Seen(callback.live.findings(), cost.seconds, cost.training_seconds, cost.n_readings)
+    return Seen(callback.findings, cost.seconds, cost.training_seconds, cost.n_readings)
 
 
 STYLE = Style(

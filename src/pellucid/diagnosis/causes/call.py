@@ -184,6 +184,7 @@ CAUSES: tuple[Cause, ...] = (
     Comparison("ATT004/joined", "call.joined", (">", 0), n=1),
     Comparison("ATT004/ends", "call.joined_ends", (">", 0), n=1),
     Comparison("ATT005/call", "call.past", ("<", "influence"), n=1, condition=_has_usual_size),
+    Comparison("ATT005/rest", "call.rest", ("<", "influence"), n=1, condition=_has_usual_size),
     Comparison("ATT011/rows", "call.misfit", (">=", "misfit"), n=1),
     Comparison(
         "POS005", "call.first_position", (">", "start"), n=1, condition=lambda view: view.fresh

@@ -247,7 +247,9 @@ def divided_similarities(view: HistoryView) -> Candidate | None:
         return None  # vectors that are nearly the same give any loss that of guessing
     guessing = math.log(n)
     is_high = limit("LOS014", "guess") * guessing < end < guessing + limit("UNK001", "flat")
-    if matched < limit("LOS014", "matched") or not is_high:
+    # vectors that tell some partners apart cost less than guessing, unless nothing of it shows
+    is_told = matched > limit("LOS014", "times") / n and guessing - end < limit("LOS014", "gain")
+    if not is_high or not (is_told or matched >= limit("LOS014", "matched")):
         return None
     return suspect(
         "LOS014/vectors", matched=matched, end=end, guessing=guessing, n=n, step=view.updates

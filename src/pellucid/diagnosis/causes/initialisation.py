@@ -46,8 +46,9 @@ def loud_head(view: HistoryView) -> Candidate | None:
     prompts = view.first("targets.prompt_nats")
     if prompts is not None and prompts < guessing - limit("INI005", "known"):
         return None  # the weights are trained: it is the answers that they do not know
-    if probe is None and view.readings("targets.single"):
-        return None  # no labels in the call: tied embeddings of variance 1 begin so, and are sound
+    is_lasting = view.end is not None and view.end > guessing - limit("INI005", "learnt")
+    if probe is None and view.readings("targets.single") and not is_lasting:
+        return None  # no labels in the call: tied embeddings of variance 1 begin so, and learn
     if view.facts.has_prompts:
         # answers are learnt by trained models, as a rule: it may be their form that is new
         return suspect("UNK001/loud", start=start, guessing=guessing, step=view.steps[0])

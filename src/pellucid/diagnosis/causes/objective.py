@@ -165,7 +165,9 @@ def negative_loss(view: HistoryView) -> Candidate | None:
     # the first one may be the model's own, before the loop turns its sign
     if negative[0] not in view.history.losses[:2] or first > -least:
         return None
-    key = "LOS005/teacher" if names_some else "LOS009/history"
+    # what is turned round falls without end, and a probability for its logarithm a little
+    is_bounded = bool(view.quarters) and abs(negative[-1][1] - first) < abs(first) / 2
+    key = "LOS005/teacher" if names_some or is_bounded else "LOS009/history"
     return suspect(key, first=first, last=negative[-1][1], step=step)
 
 

@@ -149,13 +149,13 @@ def _with_second_text(arguments: Arguments, places: dict[str, Place]) -> Argumen
     The names are the module's own. Labels that it moves itself are known by its outputs, which do
     not depend on the label at their own place.
     """
-    texts = [place for place in places.values() if _is_text(arguments.tensor(place))]
+    texts = [place for place in places.values() if is_text(arguments.tensor(place))]
     if len(texts) != 2 or texts[0] != arguments.ids:
         return arguments
     return replace(arguments, ids=texts[1], source=texts[0], labels=None)
 
 
-def _is_text(tensor: Tensor | None) -> bool:
+def is_text(tensor: Tensor | None) -> bool:
     """Whether these are ids (rows, time), and no mask; and no labels if some are ignored."""
     if tensor is None or tensor.ndim != 2 or tensor.dtype != torch.long or not tensor.numel():
         return False

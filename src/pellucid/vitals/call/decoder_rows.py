@@ -11,7 +11,7 @@ from torch import Tensor
 from pellucid.batches import IGNORED
 from pellucid.vitals.call import target_rows
 from pellucid.vitals.call.alignment import alignment, renamed, unrelated
-from pellucid.vitals.call.arguments import Arguments
+from pellucid.vitals.call.arguments import Arguments, is_text
 from pellucid.vitals.call.kinship import kinship
 from pellucid.vitals.call.paid_targets import PaidTargets
 from pellucid.vitals.call.text_rows import various
@@ -24,6 +24,31 @@ _ROOM = 4
 #: Two texts are of one kind from this kinship on, as far as a few rows show it; a decoder that is
 #: given its source is meant, from such a share of it on.
 _KIN, _COPIED = 0.2, 0.5
+
+
+def with_decoder(arguments: Arguments, targets: Tensor | None) -> Arguments:
+    """The arguments of any model, with the second of two texts as a decoder's if targets say so.
+
+    They are the next tokens of the second text, and not those of the first one.
+
+    Args:
+        arguments: The call.
+        targets: The target of each place (rows, time) of the outputs; None if unknown.
+    """
+    call = arguments.call
+    places = [p for p in (*range(len(call.args)), *call.kwargs) if p != arguments.labels]
+    texts = [place for place in places if is_text(arguments.tensor(place))]
+    if targets is None or arguments.source is not None or len(texts) != 2:
+        return arguments
+    first, second = (arguments.tensor(place) for place in texts)
+    if texts[0] != arguments.ids or first is None or second is None:
+        return arguments
+    if second.shape != targets.shape or len(first) != len(second):
+        return arguments
+    read_first, read_second = alignment(first, targets), alignment(second, targets)
+    if read_first.is_clear or not read_second.is_clear or read_second.offset < 1:
+        return arguments
+    return replace(arguments, ids=texts[1], source=texts[0])
 
 
 def measure(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 
 from pellucid.typed import named_modules
 from pellucid.vitals.call.alignment import count_changed
-from pellucid.vitals.call.arguments import Arguments, Place, other_ids
+from pellucid.vitals.call.arguments import Arguments, Place, foreign_config, other_ids
 from pellucid.vitals.taps.dropout_calls import DropoutCalls
 from pellucid.vitals.taps.restore import reading_mode
 
@@ -69,6 +70,12 @@ class Repetition:
         """A change of an output, of its size; 0 if it may be rounding."""
         return value if value > _ROUNDING[self.is_half] else 0.0
 
+    def takes_mask(self) -> bool:
+        """Whether the parts of transformers take a mask of padding; True without such a part."""
+        parts = [part for part in self._model.modules() if foreign_config(part) is not None]
+        names = {name for part in parts for name in inspect.signature(part.forward).parameters}
+        return not parts or any("mask" in name for name in names)
+
     def id_of_padding(self) -> int | None:
         """The id that a table of embeddings keeps at zero; None without one."""
         tables = (module for module in self._model.modules() if isinstance(module, nn.Embedding))
@@ -95,7 +102,9 @@ class Repetition:
             return None
         return max(float(changes[row, start:].max()) for row, start in enumerate(starts))
 
-    def move_of_all(self, arguments: Arguments, before: Tensor, n_rows: int) -> float:
+    def move_of_rows(
+        self, arguments: Arguments, before: Tensor, n_rows: int, start: int
+    ) -> float:
         """How far outputs move if all tokens of the first rows change, of their size.
 
         The call's mask may hide a part of each row on purpose, as one of two texts.
@@ -104,9 +113,10 @@ class Repetition:
             arguments: The call's.
             before: Its outputs.
             n_rows: So many rows change.
+            start: Tokens before this place stay.
         """
         is_changed = torch.zeros(arguments.inputs.shape[:2], dtype=torch.bool)
-        is_changed[:n_rows] = True
+        is_changed[:n_rows, start:] = True
         changes = self._changes(arguments, before, is_changed)
         return 0.0 if changes is None else float(changes[:n_rows].max())
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from pellucid.training import Guard, silently
 from pellucid.vitals.async_metrics import AsyncMetrics
 from pellucid.vitals.call.arguments import arguments_of, ids_of_vectors
+from pellucid.vitals.call.decoder_rows import with_decoder
 from pellucid.vitals.call.dependence import Repetition
 from pellucid.vitals.call.first_model import (
     equal_units,
@@ -118,6 +119,7 @@ class FirstCallProbe:
         paid, targets = first.paid, first.targets
         if paid is None and targets is not None:
             paid = PaidTargets(targets, targets)
+        arguments = with_decoder(arguments, None if paid is None else paid.rows)
         repeat = Repetition(model, first.autocast, _outputs)
         inputs, ids = arguments.inputs, first.first_ids
         part = 1.0 if ids is None else len(inputs) / max(1, len(ids))

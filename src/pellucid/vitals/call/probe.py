@@ -103,7 +103,7 @@ class CallProbe:
             self._add("call.inputs", self._measure_dependence)
         if arguments.source is not None and self._may_take(2):
             self._add("call.source", self._measure_source)
-        if arguments.inputs.ndim == 2 and self._may_take(2):
+        if arguments.inputs.ndim == 2 and self._repeat.takes_mask() and self._may_take(2):
             self._add("call.padding", self._measure_padding)
         if self._may_take(2):
             test = partial(padding_mask.forgotten_rows, arguments, self._repeat)
@@ -155,8 +155,10 @@ class CallProbe:
         signs = noted | target_rows.judge_outputs(arguments, tokens, targets, before)
         n_changed = count_changed(inputs)
         largest_change = float(changes[:n_changed].max())
-        if not largest_change and places is not None and self._may_take(1):
-            largest_change = self._repeat.move_of_all(arguments, before, n_changed)
+        if not largest_change and places is not None and self._may_take(2):
+            move = partial(self._repeat.move_of_rows, arguments, before, n_changed)
+            largest_change = move(0)
+            signs |= self._drop_hidden({"call.rest": move(1)}) if before.ndim == 2 else {}
         signs |= self._drop_hidden({"call.inputs": largest_change})
         if self._repeat.mixes_rows or len(inputs) == 1:
             return signs

@@ -13,7 +13,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from pellucid.batches import IGNORED
-from pellucid.vitals.call.alignment import is_masked
+from pellucid.vitals.call.alignment import are_classes, is_masked
 from pellucid.vitals.call.row_content import find_masks
 
 #: An id that comes so often shows whether it is asked for.
@@ -29,7 +29,7 @@ def unasked(
 ) -> float:
     """The share of tokens whose id is never a target, where nearly all others are; 0 otherwise.
 
-    0 too if these tokens lie together, as padding and images do.
+    0 too if these tokens lie together, as padding and images do, and if targets are classes.
 
     Args:
         ids: The rows that the model reads.
@@ -41,7 +41,7 @@ def unasked(
     following, is_paid = ids[:, 1:], targets[:, :-1] != IGNORED
     is_token = ~torch.isin(following, following.new_tensor(list(special)))
     n = int(is_token.sum())
-    if n < _FEWEST or int(following.min()) < 0:
+    if n < _FEWEST or int(following.min()) < 0 or are_classes(ids, targets):
         return 0.0
     tokens = following[is_token]
     counts = torch.bincount(tokens)

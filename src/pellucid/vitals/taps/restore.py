@@ -13,6 +13,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 from torch import nn
+from torch.backends import mha
 
 from pellucid.parallel.collect import resharded
 from pellucid.typed import eagerly
@@ -29,13 +30,16 @@ _ATOMS = (type(None), bool, int, float, str, torch.nn.Parameter)
 
 @contextmanager
 def restoring(model: nn.Module) -> Generator[None]:
-    """Restore modules, random generators and autocast's cache at the end."""
+    """Restore modules, random generators and torch's settings of a call at the end."""
     with ExitStack() as stack:
         stack.enter_context(silenced())
         stack.enter_context(_restoring_generators())
         # training must not get weights from the cache that were cast without gradients
         stack.callback(torch.set_autocast_cache_enabled, torch.is_autocast_cache_enabled())
         torch.set_autocast_cache_enabled(False)
+        # evaluation would take other kernels than training does, with rows of unequal lengths
+        stack.callback(mha.set_fastpath_enabled, mha.get_fastpath_enabled())
+        mha.set_fastpath_enabled(False)
         visited: set[int] = set()
         for module in model.modules():
             for restore in _attributes(module, visited):
