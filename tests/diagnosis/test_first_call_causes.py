@@ -22,6 +22,7 @@ def once(id: str, value: float, word: Any = "sick") -> dict[str, tuple[Reading, 
     ("signs", "code"),
     [
         (once("call.past", 0.0), "ATT005"),
+        (once("call.rest", 0.0), "ATT005"),
         (once("call.past", 1e-3, ""), None),
         (once("call.past", 0.0) | once("call.one_position", 1.0), "POS003"),
         (once("call.joined", 0.5), "ATT004"),

@@ -20,11 +20,14 @@ def test_only_a_loss_that_begins_below_zero_is_turned_round(
 
 
 def test_a_loss_against_a_teacher_that_begins_below_zero_is_of_probabilities() -> None:
-    losses = curve(-23.0, -24.0)
-    for single, code in ((0.0, "LOS009"), (0.25, "LOS005"), (1.0, None)):
-        candidate = negative_loss(
-            HistoryView(but(signs={"targets.single": (single, single)}, losses=losses)())
-        )
+    for single, end, code in (
+        (0.0, -24.0, "LOS005"),
+        (0.0, -90.0, "LOS009"),  # what is turned round falls without end
+        (0.25, -90.0, "LOS005"),
+        (1.0, -24.0, None),
+    ):
+        signs, losses = {"targets.single": (single, single)}, curve(-23.0, end)
+        candidate = negative_loss(HistoryView(but(signs=signs, losses=losses)()))
         assert (candidate and candidate.code) == code
 
 

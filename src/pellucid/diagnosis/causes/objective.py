@@ -167,7 +167,8 @@ def negative_loss(view: HistoryView) -> Candidate | None:
         return None
     # what is turned round falls without end, and a probability for its logarithm a little
     is_bounded = bool(view.quarters) and abs(negative[-1][1] - first) < abs(first) / 2
-    key = "LOS005/teacher" if names_some or is_bounded else "LOS009/history"
+    of_level = "LOS005/level" if is_bounded else "LOS009/history"
+    key = "LOS005/teacher" if names_some else of_level
     return suspect(key, first=first, last=negative[-1][1], step=step)
 
 

@@ -102,9 +102,7 @@ class Repetition:
             return None
         return max(float(changes[row, start:].max()) for row, start in enumerate(starts))
 
-    def move_of_rows(
-        self, arguments: Arguments, before: Tensor, n_rows: int, start: int
-    ) -> float:
+    def move_of_rows(self, arguments: Arguments, before: Tensor, n_rows: int, start: int) -> float:
         """How far outputs move if all tokens of the first rows change, of their size.
 
         The call's mask may hide a part of each row on purpose, as one of two texts.
