@@ -1,0 +1,165 @@
+"""Models that people write themselves, with two texts, padding, or one place of a text."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from pellucid.diagnosis import Finding, diagnose, history_of_watch
+from pellucid.vitals import Watch, watch
+
+TOKENS, WIDTH, PAD = 40, 16, 0
+UPDATES = 6
+
+
+def padded_rows(seed: int, time: int, n: int = 12) -> Tensor:
+    """Rows of different lengths, filled up with padding."""
+    generator = torch.Generator().manual_seed(seed)
+    rows = torch.randint(3, TOKENS, (n, time), generator=generator)
+    lengths = torch.arange(n) % (time - 3) + 4
+    return rows.masked_fill(torch.arange(time) >= lengths[:, None], PAD)
+
+
+def codes_of(watched: Watch) -> list[str]:
+    findings: list[Finding] = diagnose(history_of_watch(watched))
+    return [finding.code for finding in findings if finding.severity != "note"]
+
+
+# ---- an encoder and a decoder
+
+
+class Translator(nn.Module):
+    """torch's own encoder-decoder, whose encoder skips padding where it is evaluated."""
+
+    def __init__(self, *, is_causal: bool, reads_source: bool) -> None:
+        super().__init__()
+        self.is_causal, self.reads_source = is_causal, reads_source
+        self.embedding = nn.Embedding(TOKENS, WIDTH, padding_idx=PAD)
+        self.places = nn.Parameter(torch.randn(16, WIDTH))
+        self.body = nn.Transformer(WIDTH, 2, 1, 1, 32, dropout=0.0, batch_first=True)
+        self.head = nn.Linear(WIDTH, TOKENS)
+
+    def embed(self, ids: Tensor) -> Tensor:
+        return self.embedding(ids) + self.places[: ids.shape[1]]
+
+    def forward(self, s: Tensor, t: Tensor) -> Tensor:
+        time = t.shape[1]
+        later = torch.ones(time, time).triu(1).bool() if self.is_causal else None
+        source = s if self.reads_source else torch.full_like(s, 5)
+        states = self.body(
+            self.embed(source),
+            self.embed(t),
+            tgt_mask=later,
+            src_key_padding_mask=source == PAD,
+            memory_key_padding_mask=source == PAD,
+        )
+        return self.head(states)
+
+
+@pytest.mark.parametrize("source_time", [9, 11])
+@pytest.mark.parametrize(
+    ("is_causal", "reads_source", "codes"),
+    [(True, True, []), (False, True, ["ATT001"]), (True, False, ["ATT010"])],
+)
+def test_the_second_text_of_a_call_is_its_decoders(
+    source_time: int, is_causal: bool, reads_source: bool, codes: list[str]
+) -> None:
+    torch.manual_seed(0)
+    model = Translator(is_causal=is_causal, reads_source=reads_source)
+    optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
+    with watch(model, optimiser, max_overhead=None) as watched:
+        for step in range(UPDATES):
+            source, text = padded_rows(step, source_time), padded_rows(step + 100, 10)
+            outputs = model(source, text[:, :-1])
+            loss = F.cross_entropy(outputs.transpose(1, 2), text[:, 1:], ignore_index=PAD)
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            watched.step(loss)
+    assert "call.inputs" not in watched.guard.off
+    assert codes_of(watched) == codes
+
+
+# ---- one place of a text
+
+
+class Classifier(nn.Module):
+    """A causal body, and a class from its first place, or from all."""
+
+    def __init__(self, *, takes_first: bool, is_causal: bool) -> None:
+        super().__init__()
+        self.takes_first, self.is_causal = takes_first, is_causal
+        self.embedding = nn.Embedding(TOKENS, WIDTH)
+        self.block = nn.TransformerEncoderLayer(WIDTH, 2, 32, dropout=0.0, batch_first=True)
+        self.head = nn.Linear(WIDTH, 3)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        time = ids.shape[1]
+        later = torch.ones(time, time).triu(1).bool() if self.is_causal else None
+        states = self.block(self.embedding(ids), src_mask=later)
+        return self.head(states[:, 0] if self.takes_first else states.mean(1))
+
+
+@pytest.mark.parametrize(
+    ("takes_first", "is_causal", "codes"),
+    [(True, True, ["ATT005"]), (False, True, []), (True, False, [])],
+)
+def test_the_first_place_of_a_causal_model_reads_one_token(
+    takes_first: bool, is_causal: bool, codes: list[str]
+) -> None:
+    torch.manual_seed(0)
+    model = Classifier(takes_first=takes_first, is_causal=is_causal)
+    optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
+    with watch(model, optimiser, max_overhead=None) as watched:
+        for step in range(UPDATES):
+            ids = padded_rows(step, 12).clamp_min(1)
+            loss = F.cross_entropy(model(ids), ids[:, 0] % 3)
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            watched.step(loss)
+    assert codes_of(watched) == codes
+
+
+# ---- a family without a mask
+
+
+class Mixer(nn.Module):
+    """A model as transformers has it, that reads all places alike."""
+
+    config = SimpleNamespace(model_type="mixer", pad_token_id=PAD, vocab_size=TOKENS)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(TOKENS, WIDTH)
+        self.head = nn.Linear(WIDTH, 3)
+
+    def forward(self, input_ids: Tensor) -> Tensor:
+        return self.head(self.embedding(input_ids).mean(1))
+
+
+class MaskedMixer(Mixer):
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        return super().forward(input_ids)
+
+
+@pytest.mark.parametrize(("kind", "codes"), [(Mixer, []), (MaskedMixer, ["ATT003"])])
+def test_a_family_that_takes_no_mask_reads_padding_by_design(
+    kind: type[nn.Module], codes: list[str]
+) -> None:
+    torch.manual_seed(0)
+    model = kind()
+    optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
+    with watch(model, optimiser, max_overhead=None) as watched:
+        for step in range(UPDATES):
+            ids = padded_rows(step, 12)
+            loss = F.cross_entropy(model(input_ids=ids), ids[:, 0] % 3)
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            watched.step(loss)
+    assert codes_of(watched) == codes
