@@ -65,3 +65,20 @@ def test_opening_a_model_does_not_load_the_compiler(
     text = write_text(tmp_path / "text")
     paths = {"RUN": str(trained), "TEXT": str(text)}
     assert ends(tmp_path, *(paths.get(word, word) for word in words)) == ["0", "True", "False"]
+
+
+#: Seeds the generators, imports all that a loop may, and says whether they go on as before.
+SEEDED = """
+import random, numpy, torch
+random.seed(0), numpy.random.seed(0), torch.manual_seed(0)
+states = random.getstate(), str(numpy.random.get_state()), torch.get_rng_state().tolist()
+import pellucid, pellucid.api, pellucid.cli, pellucid.diagnosis, pellucid.vitals
+print(states == (random.getstate(), str(numpy.random.get_state()), torch.get_rng_state().tolist()))
+"""
+
+
+def test_an_import_draws_no_random_number() -> None:
+    process = subprocess.run(
+        [sys.executable, "-c", SEEDED], capture_output=True, text=True, timeout=300, check=True
+    )
+    assert process.stdout.strip() == "True"

@@ -134,7 +134,7 @@ def test_what_a_peer_was_tuned_to_is_the_newest_of_its_shape_and_nearest_length(
         assert choice["tuned_on"] == f"quality-peer-{name}.json"
 
 
-@pytest.mark.parametrize("preset", ["nano", "small", "medium"])
+@pytest.mark.parametrize("preset", ["nano", "micro", "small", "medium"])
 def test_each_change_to_a_recipe_is_one_and_trains_on_as_many_tokens(preset: str) -> None:
     recipe_choices = part("recipe_choices")
     runs = {

@@ -443,6 +443,7 @@ def test_a_model_that_no_family_can_say_is_refused_part_by_part(case: str) -> No
 #: The beginning of the names of presets, and the family that can express them; None if none can.
 PRESETS = {
     "nano": None,
+    "micro": None,
     "small": None,
     "medium": None,
     "transformer": None,

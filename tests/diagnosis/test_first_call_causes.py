@@ -23,6 +23,8 @@ def once(id: str, value: float, word: Any = "sick") -> dict[str, tuple[Reading, 
     [
         (once("call.past", 0.0), "ATT005"),
         (once("call.rest", 0.0), "ATT005"),
+        (once("call.row_order", 0.2), "POS003"),
+        (once("call.row_order", 0.0, ""), None),
         (once("call.past", 1e-3, ""), None),
         (once("call.past", 0.0) | once("call.one_position", 1.0), "POS003"),
         (once("call.joined", 0.5), "ATT004"),

@@ -125,6 +125,45 @@ def test_the_first_place_of_a_causal_model_reads_one_token(
     assert codes_of(watched) == codes
 
 
+# ---- positions
+
+
+class Decoder(nn.Module):
+    """A language model with a table of places that is added along one of both axes."""
+
+    def __init__(self, *, is_time_first: bool) -> None:
+        super().__init__()
+        self.is_time_first = is_time_first
+        self.embedding = nn.Embedding(TOKENS, WIDTH)
+        self.register_buffer("places", torch.randn(64, 1, WIDTH))
+        self.block = nn.TransformerEncoderLayer(WIDTH, 2, 32, dropout=0.0, batch_first=True)
+        self.head = nn.Linear(WIDTH, TOKENS)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        time = ids.shape[1]
+        places = self.places[: len(ids)]
+        if not self.is_time_first:
+            places = self.places[:time].transpose(0, 1)
+        later = torch.ones(time, time).triu(1).bool()
+        return self.head(self.block(self.embedding(ids) + places, src_mask=later))
+
+
+@pytest.mark.parametrize("is_time_first", [True, False])
+def test_positions_that_go_along_the_batch_are_named(is_time_first: bool) -> None:
+    torch.manual_seed(0)
+    model = Decoder(is_time_first=is_time_first)
+    optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
+    with watch(model, optimiser, max_overhead=None) as watched:
+        for step in range(UPDATES):
+            ids = torch.randint(0, TOKENS, (12, 10))
+            loss = F.cross_entropy(model(ids[:, :-1]).transpose(1, 2), ids[:, 1:])
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            watched.step(loss)
+    assert codes_of(watched) == (["POS003"] if is_time_first else [])
+
+
 # ---- a family without a mask
 
 

@@ -171,7 +171,7 @@ def test_the_page_has_every_architecture_and_family() -> None:
     page = (Path(__file__).parents[2] / "docs" / "export.md").read_text(encoding="utf-8")
     rows = page.partition("| architecture of llama.cpp |")[2].partition("\n\n")[0].splitlines()[2:]
     code_names = {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
-    presets = {"nano", "small", "medium"}
+    presets = {"nano", "micro", "small", "medium"}
     assert code_names - presets == {*ARCHITECTURES, *MODELS.values()}
 
 

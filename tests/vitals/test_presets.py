@@ -14,6 +14,7 @@ from support.watched import run_job
 FAMILIES = (
     "nano",
     "nano-docs",
+    "micro",
     "small",
     "nano-encoder",
     "nano-pair",

@@ -205,6 +205,7 @@ CAUSES: tuple[Cause, ...] = (
     Comparison("ATT009", "call.inputs", ("<", "change"), n=1),
     Comparison("ATT010", "call.source", ("<", "change"), n=1),
     Comparison("POS003", "call.one_position", (">", "share"), n=1),
+    Comparison("POS003/rows", "call.row_order", (">", 0), n=1),
     Comparison("POS004", "call.falling_positions", (">", "share"), n=1),
     OfTargets(Comparison("LOS001/call", "targets.unmoved", (">", "agree"), n=1)),
     OfTargets(Comparison("LOS002/call", "targets.skipped", (">", "share"), n=1)),

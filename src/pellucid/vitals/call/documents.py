@@ -9,9 +9,36 @@ from torch import Tensor
 from pellucid.batches import IGNORED
 from pellucid.vitals.call.alignment import alignment
 from pellucid.vitals.call.arguments import Arguments
+from pellucid.vitals.call.dependence import Repetition, change, with_changes
 
 #: A document that is left behind has at least so many tokens.
 _SHORTEST = 4
+
+
+def measure(
+    arguments: Arguments,
+    repeat: Repetition,
+    tokens: Int[Tensor, "rows time"],
+    targets: Int[Tensor, "rows time"],
+) -> dict[str, float]:
+    """How far a document moves when only those before it in its row change.
+
+    Args:
+        arguments: The call.
+        repeat: Repeats it.
+        tokens: The ids that the outputs follow.
+        targets: The target of each place, `IGNORED` where nothing is paid for.
+    """
+    if (id_and_starts := find_starts(arguments, tokens, targets)) is None:
+        return {}
+    id, starts = id_and_starts
+    is_later = starts.long().cumsum(1) > 0
+    is_earlier = ~is_later & is_later.any(1, keepdim=True)
+    variant = with_changes(arguments, arguments.ids, is_earlier)
+    before, after = repeat(arguments), None if variant is None else repeat(variant)
+    if before is None or after is None or before.shape[:2] != is_later.shape:
+        return {}
+    return {id: repeat.over_rounding(float(change(before, after)[is_later].max()))}
 
 
 def find_starts(

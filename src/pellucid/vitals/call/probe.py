@@ -165,6 +165,9 @@ class CallProbe:
         is_clear = arguments.is_of_model or (aligned is not None and aligned.is_clear)
         if is_clear or are_of_rows(before, inputs, self._call.ids):
             signs["call.rows"] = self._repeat.over_rounding(float(changes[-1].max()))
+            if not signs["call.rows"] and self._may_take(1):
+                order = self._repeat.move_of_order(arguments, before)
+                signs |= {} if order is None else {"call.row_order": order}
         if changes.ndim == 2 and changes.shape[1] == inputs.shape[1] and places:
             signs |= self._judge_targets(tokens, targets, aligned, changes, places, before)
             if aligned is not None and aligned.follows and self._may_take(1):
@@ -280,17 +283,7 @@ class CallProbe:
         paid = self._call.paid
         if paid is not None and paid.single is not None and not paid.names_targets:
             return {}  # a teacher's places with several targets look left out
-        if (id_and_starts := documents.find_starts(arguments, tokens, targets)) is None:
-            return {}
-        id, starts = id_and_starts
-        is_later = starts.long().cumsum(1) > 0
-        is_earlier = ~is_later & is_later.any(1, keepdim=True)
-        variant = with_changes(arguments, arguments.ids, is_earlier)
-        before, after = self._repeat(arguments), None if variant is None else self._repeat(variant)
-        if before is None or after is None or before.shape[:2] != is_later.shape:
-            return {}
-        changes = change(before, after)[is_later]
-        return self._drop_hidden({id: self._repeat.over_rounding(float(changes.max()))})
+        return self._drop_hidden(documents.measure(arguments, self._repeat, tokens, targets))
 
     def _tokens_and_targets(self) -> tuple[Tensor | None, Tensor | None]:
         """Ids and targets of the rows, if the outputs follow the ids place by place."""
