@@ -154,7 +154,7 @@ def test_positions_that_go_along_the_batch_are_named(is_time_first: bool) -> Non
     model = Decoder(is_time_first=is_time_first)
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
     with watch(model, optimiser, max_overhead=None) as watched:
-        for step in range(UPDATES):
+        for _ in range(UPDATES):
             ids = torch.randint(0, TOKENS, (12, 10))
             loss = F.cross_entropy(model(ids[:, :-1]).transpose(1, 2), ids[:, 1:])
             optimiser.zero_grad()

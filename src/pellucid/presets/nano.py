@@ -90,8 +90,8 @@ NANO_CHARACTERS = replace(
     training=replace(NANO.training, batch_size=32),
 )
 
-#: 3.0M parameters: five minutes on two CPU cores, for a megabyte or more of text. What is read again
-#: and again would be learnt by heart: a decay of four times that of `nano`, and twice its dropout.
+#: 3.0M parameters: five minutes on two CPU cores, for one or two megabytes of text. What is read
+#: again and again is learnt by heart: a decay of four times that of `nano`, and twice its dropout.
 MICRO = replace(
     NANO,
     model=replace(
