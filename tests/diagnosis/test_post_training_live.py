@@ -113,7 +113,7 @@ FAULTS: dict[str, tuple[str, Loop]] = {
     ),
     "the reference becomes the model again": ("REF002", short(partial_renewal())),
     "the distance stays 0": ("REF002", logged(reward=(0.1, 1.0), kl=(0.0, 0.0))),
-    "end tokens are not paid for": ("DAT019", short(partial(sft, unpaid=EOS), model=named)),
+    "end tokens are not paid for": ("DAT005", short(partial(sft, unpaid=EOS), model=named)),
     "the loss pays for a template": ("LOS017", short(partial(sft, template=10), model=named)),
     "labels that stop before the answer": (
         "LOS018",

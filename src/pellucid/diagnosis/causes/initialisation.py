@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect
+from pellucid.diagnosis.causes.candidate import Candidate, Cause, Comparison, suspect
 from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.finding import limit
 
@@ -165,13 +165,24 @@ def other_tokenizer(view: HistoryView) -> Candidate | None:
         return None
     if view.first("weights.new_table") or share >= limit("WGT004", "recognised"):
         return None
-    if nats < view.guessing + limit("WGT004", "worse"):
+    is_by_lot = share < limit("WGT004", "by_lot")
+    if nats < view.guessing + limit("WGT004", "lost" if is_by_lot else "worse"):
         return None
     return suspect("WGT004/ids", nats=nats, guessing=view.guessing, share=share, step=0)
 
 
+def drawn_table(view: HistoryView) -> Candidate | None:
+    """A table of tokens that holds random numbers, under blocks that were all trained."""
+    is_trained = (view.first("weights.trained") or 0.0) > limit("WGT004", "trained")
+    if not view.first("weights.new_table") or not is_trained or not view.learns_tokens:
+        return None
+    return suspect("WGT004/table", is_new=1.0, step=0)
+
+
 CAUSES: tuple[Cause, ...] = (
     other_tokenizer,
+    drawn_table,
+    Comparison("GRD003/rows", "weights.added_rows", (">", 0), n=1),
     too_large,
     loud_head,
     loud_scores,

@@ -11,10 +11,11 @@ from torch import Tensor, nn
 
 from pellucid.training import Guard, silently
 from pellucid.vitals.async_metrics import AsyncMetrics
-from pellucid.vitals.call.arguments import arguments_of, ids_of_vectors
+from pellucid.vitals.call.arguments import Arguments, arguments_of, ids_of_vectors
 from pellucid.vitals.call.decoder_rows import with_decoder
 from pellucid.vitals.call.dependence import Repetition
 from pellucid.vitals.call.first_model import (
+    added_rows,
     equal_units,
     has_new_table,
     longest_wavelength,
@@ -130,6 +131,8 @@ class FirstCallProbe:
         signs = CallProbe(first_call, repeat, self._guard, limit).measure()
         if is_ids and (length := longest_wavelength(model, inputs.shape[1])) is not None:
             signs["call.wavelength"] = length
+        if is_ids and (n_added := added_rows(model, _text_of(arguments))) is not None:
+            signs["weights.added_rows"] = float(n_added)
         if (share := equal_units(model)) is not None:
             signs["weights.alike"] = share
         if self._gains is not None:
@@ -146,6 +149,15 @@ class FirstCallProbe:
         return (
             f"the probe of the first call took {self.seconds:.2f} s, {self.passes} forward passes"
         )
+
+
+def _text_of(arguments: Arguments) -> Tensor:
+    """The ids of a call that are no padding, as far as the call or its config says."""
+    ids, mask = arguments.inputs, arguments.tensor(arguments.mask)
+    is_text = ids != (-1 if arguments.pad is None else arguments.pad)
+    if mask is not None and mask.shape == ids.shape:
+        is_text &= mask.bool()
+    return ids[is_text]
 
 
 def _record(signs: Mapping[str, float], metrics: AsyncMetrics) -> None:

@@ -1,6 +1,6 @@
 """What a model shows before its first update.
 
-Equal units, trained gains, slow rotary positions, a new table of tokens, a text that it knows.
+Equal units, trained gains, slow rotary positions, new tokens or a new table of them, a known text.
 """
 
 from __future__ import annotations
@@ -22,6 +22,10 @@ _ROWS, _FEATURES, _FEWEST_ROWS = 256, 128, 16
 _FLATTEST, _STEEPEST, _EDGE = 1.6, 3.6, 1.1
 #: Fewer places say nothing, and so many are enough.
 _FEWEST_PLACES, _MOST_PLACES = 64, 256
+#: A row that is so much nearer to the mean of all rows than usual was made from it.
+_AT_MEAN = 0.05
+#: So many rows of a table give its mean.
+_FOR_MEAN = 4096
 #: The name that rotary parts give their angles for each place.
 _NAME = "inv_freq"
 
@@ -91,6 +95,40 @@ def has_new_table(model: nn.Module) -> bool | None:
     tables = [table.weight, *(m.weight for m in heads if len(m.weight) == table.num_embeddings)]
     readable = [t for t in tables if type(t.detach()) is Tensor and not t.is_meta]
     return any(map(is_drawn, readable)) if readable else None
+
+
+def added_rows(model: nn.Module, ids: Int[Tensor, " n"]) -> int | None:
+    """How many ids have the mean of a frozen table as their embedding: they were added to it.
+
+    Such rows tell no token from another, and what does not train stays so. None of a table that
+    trains, or of which an adapter trains a part.
+
+    Args:
+        model: As it is before its first update.
+        ids: Ids that are read, of text.
+
+    Source:
+        Hewitt 2021, "Initializing new word embeddings for pretrained language models": the mean of
+        all rows, as `resize_token_embeddings` draws new ones
+    """
+    modules = dict(model.named_modules())
+    names = [name for name, module in modules.items() if isinstance(module, nn.Embedding)]
+    name = max(names, key=lambda name: modules[name].num_embeddings, default=None)
+    if name is None:
+        return None
+    table: Tensor = modules[name].weight.detach()
+    # an adapter's own module stands around the table
+    while (parent := name.rpartition(".")[0]) and type(modules[parent]).__module__[:5] == "peft.":
+        name = parent
+    is_plain = type(table) is Tensor and not table.is_meta and table.is_floating_point()
+    if not is_plain or any(weight.requires_grad for weight in modules[name].parameters()):
+        return None
+    ids = cast("Any", torch).unique(ids)
+    ids = ids[(ids >= 0) & (ids < len(table))]
+    some = table[:: max(1, len(table) // _FOR_MEAN)].float()
+    mean = some.mean(0)
+    usual = (some - mean).norm(dim=1).median()
+    return int(((table[ids].float() - mean).norm(dim=1) < _AT_MEAN * usual).sum())
 
 
 def is_drawn(table: Tensor) -> bool | None:

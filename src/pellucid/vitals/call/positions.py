@@ -1,13 +1,17 @@
-"""Whether the parts of a model that know positions are given different ones."""
+"""Whether parts that know positions are given different ones, and outputs stand at their tokens."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
+
+from pellucid.vitals.call.alignment import alignment
+from pellucid.vitals.call.paid_targets import PaidTargets
 
 #: Names of modules that take the positions of tokens, or their distances.
 _NAMES = re.compile(r"(?<![a-z])pos(?!t)|position|rotary|rope|wpe|relative")
@@ -15,6 +19,8 @@ _NAMES = re.compile(r"(?<![a-z])pos(?!t)|position|rotary|rope|wpe|relative")
 _START = 2
 #: Rows with fewer places say nothing.
 _FEWEST = 4
+#: A smaller change of an output, of its size, may be rounding.
+_MOVED = 1e-2
 
 
 class PositionNotes:
@@ -89,3 +95,38 @@ def _is_positions(tensor: Any, time: int) -> bool:
     if not isinstance(tensor, Tensor) or tensor.ndim == 0 or tensor.dtype == torch.bool:
         return False
     return not tensor.is_floating_point() and tensor.shape[-1] == time
+
+
+def early_targets(
+    tokens: Int[Tensor, "rows time"] | None,
+    paid: PaidTargets | None,
+    starts: Sequence[int],
+    changes: Float[Tensor, "rows longer"],
+) -> dict[str, float]:
+    """By how many places targets stand before the outputs that are to predict them.
+
+    Vectors in front of a text, as those of a soft prompt, move its outputs as many places on.
+    Nothing if outputs stand where their tokens do, or if the targets do not follow the tokens.
+
+    Args:
+        tokens: The ids that the model reads; None if unknown.
+        paid: The targets of the outputs; None if unknown.
+        starts: For each row that was changed, the first place of it.
+        changes: How far outputs moved by that.
+    """
+    if tokens is None or paid is None or paid.rows.shape != changes.shape:
+        return {}
+    time, targets = tokens.shape[1], paid.rows
+    n_before = targets.shape[1] - time
+    has_moved = changes[: len(starts)] > _MOVED
+    # a row that ends before its start does not move
+    first_moves = [
+        int(row.long().argmax()) - start if bool(row.any()) else None
+        for row, start in zip(has_moved, starts, strict=True)
+    ]
+    if {*first_moves} - {None} != {n_before}:
+        return {}
+    if alignment(tokens, targets[:, n_before:]).follows:
+        return {"targets.early": 0.0}
+    is_early = alignment(tokens, targets[:, :time]).follows
+    return {"targets.early": float(n_before)} if is_early else {}

@@ -45,7 +45,7 @@ from pellucid.vitals.call.dependence import (
     without_padding,
 )
 from pellucid.vitals.call.paid_targets import PaidTargets
-from pellucid.vitals.call.positions import PositionNotes
+from pellucid.vitals.call.positions import PositionNotes, early_targets
 from pellucid.vitals.call.reading_order import LayoutNotes
 from pellucid.vitals.call.soft_targets import measure_choice
 
@@ -168,6 +168,9 @@ class CallProbe:
             if not signs["call.rows"] and self._may_take(1):
                 order = self._repeat.move_of_order(arguments, before)
                 signs |= {} if order is None else {"call.row_order": order}
+        if changes.ndim == 2 and changes.shape[1] > inputs.shape[1] and places:
+            starts = [first for first, _, _ in places]
+            signs |= early_targets(self._call.tokens, self._call.paid, starts, changes)
         if changes.ndim == 2 and changes.shape[1] == inputs.shape[1] and places:
             signs |= self._judge_targets(tokens, targets, aligned, changes, places, before)
             if aligned is not None and aligned.follows and self._may_take(1):
