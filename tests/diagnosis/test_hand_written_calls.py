@@ -164,6 +164,44 @@ def test_positions_that_go_along_the_batch_are_named(is_time_first: bool) -> Non
     assert codes_of(watched) == (["POS003"] if is_time_first else [])
 
 
+# ---- vectors in front of a text
+
+
+class Prompted(nn.Module):
+    """A causal model with a soft prompt of four vectors, whose outputs come first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(TOKENS, WIDTH)
+        self.prompt = nn.Parameter(torch.randn(4, WIDTH))
+        self.block = nn.TransformerEncoderLayer(WIDTH, 2, 32, dropout=0.0, batch_first=True)
+        self.head = nn.Linear(WIDTH, TOKENS)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        states = torch.cat([self.prompt.expand(len(ids), -1, -1), self.embedding(ids)], 1)
+        time = states.shape[1]
+        later = torch.ones(time, time).triu(1).bool()
+        return self.head(self.block(states, src_mask=later))
+
+
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_outputs_of_a_soft_prompt_are_to_be_cut_off(is_cut: bool) -> None:
+    torch.manual_seed(0)
+    model = Prompted()
+    optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
+    with watch(model, optimiser, max_overhead=None) as watched:
+        for _ in range(UPDATES):
+            ids = torch.randint(0, TOKENS, (12, 15))
+            outputs = model(ids)
+            outputs = outputs[:, 4:] if is_cut else outputs[:, :15]
+            loss = F.cross_entropy(outputs[:, :-1].transpose(1, 2), ids[:, 1:])
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            watched.step(loss)
+    assert codes_of(watched) == ([] if is_cut else ["LOS003"])
+
+
 # ---- a family without a mask
 
 

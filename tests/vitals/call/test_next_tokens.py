@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pellucid.vitals.call.first_model import has_new_table, recognised
+from pellucid.vitals.call.first_model import added_rows, has_new_table, recognised
 
 VOCAB, SURE = 40, 6.0
 TOKENS = torch.randint(VOCAB, (4, 48), generator=torch.Generator().manual_seed(0))
@@ -60,3 +60,21 @@ def test_a_table_is_new_until_training_has_given_it_directions() -> None:
         model[1].weight += direction
     assert has_new_table(model) is False
     assert has_new_table(nn.Linear(32, 64)) is None
+
+
+@pytest.mark.parametrize(("trains", "n_added"), [(False, 2), (True, None)])
+def test_tokens_that_were_added_to_a_frozen_table_have_its_mean(
+    trains: bool, n_added: int | None
+) -> None:
+    torch.manual_seed(0)
+    table = nn.Embedding(VOCAB, 16).requires_grad_(trains)
+    with torch.no_grad():
+        table.weight[VOCAB - 3 :] = table.weight[: VOCAB - 3].mean(0)
+    ids = torch.tensor([1, 2, 2, VOCAB - 1, VOCAB - 2, VOCAB - 2])
+    assert added_rows(nn.Sequential(table, nn.Linear(16, 4)), ids) == n_added
+
+
+def test_rows_that_were_trained_are_no_mean() -> None:
+    table = nn.Embedding(VOCAB, 16).requires_grad_(requires_grad=False)
+    assert added_rows(nn.Sequential(table), torch.arange(VOCAB)) == 0
+    assert added_rows(nn.Sequential(nn.Linear(4, 4)), torch.arange(VOCAB)) is None

@@ -235,7 +235,9 @@ def far_policy(view: HistoryView) -> Candidate | None:
     """A large distance from the reference at the end of a training on rewards."""
     if not view.measure("reward"):
         return None
-    for kind, name, unit in (("kl", "kl", "token"), ("sequence_kl", "sequence", "answer")):
+    # a column with this name may also hold sums
+    units = (("kl", "kl", "token or answer"), ("sequence_kl", "sequence", "answer"))
+    for kind, name, unit in units:
         distance = view.late(kind)
         if distance is not None and distance >= limit("REF003", name):
             return suspect("REF003/log", value=distance, unit=unit)
