@@ -33,6 +33,14 @@ def _blocks(*, n_layers: int, n_heads: int) -> config.Stack:
     )
 
 
+_MUON = config.Muon(
+    learning_rate=0.03,
+    momentum=0.95,
+    weight_decay=0.1,
+    newton_schulz_steps=5,
+    rest=config.AdamW(learning_rate=0.015, betas=(0.9, 0.99), eps=1e-10, weight_decay=0.1),
+)
+
 NANO = config.Run(
     seed=1337,
     text=config.Text(
@@ -50,13 +58,7 @@ NANO = config.Run(
         initialisation=normal(0.05, outputs="zero"),
     ),
     objective=NEXT_TOKEN,
-    optimiser=config.Muon(
-        learning_rate=0.03,
-        momentum=0.95,
-        weight_decay=0.1,
-        newton_schulz_steps=5,
-        rest=config.AdamW(learning_rate=0.015, betas=(0.9, 0.99), eps=1e-10, weight_decay=0.1),
-    ),
+    optimiser=_MUON,
     schedule=config.Linear(warm_up=0.02, final=0.0),
     training=config.Training(
         budget=config.Steps(count=1200),
@@ -99,9 +101,7 @@ MICRO = replace(
         d_model=192,
         decoder=replace(_blocks(n_layers=5, n_heads=3), dropout=0.2),
     ),
-    optimiser=replace(
-        NANO.optimiser, weight_decay=0.4, rest=replace(NANO.optimiser.rest, weight_decay=0.4)
-    ),
+    optimiser=replace(_MUON, weight_decay=0.4, rest=replace(_MUON.rest, weight_decay=0.4)),
     training=replace(NANO.training, budget=config.Steps(count=1900)),
 )
 
@@ -115,9 +115,7 @@ SMALL = replace(
         decoder=_blocks(n_layers=6, n_heads=5),
         initialisation=replace(NANO.model.initialisation, embedding_std=0.02),
     ),
-    optimiser=replace(
-        NANO.optimiser, momentum=0.9, newton_schulz_steps=4, polynomials="Polar Express"
-    ),
+    optimiser=replace(_MUON, momentum=0.9, newton_schulz_steps=4, polynomials="Polar Express"),
     training=replace(
         NANO.training,
         budget=config.Steps(count=2500),

@@ -13,6 +13,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from pellucid.typed import named_modules
+
 #: A layer has so many units at least; so many of them are compared, by so many numbers.
 _FEWEST, _UNITS, _NUMBERS = 8, 8, 64
 #: Rows and features of a table that are looked at; of fewer, chance hides what was trained.
@@ -87,8 +89,7 @@ def has_new_table(model: nn.Module) -> bool | None:
     Args:
         model: As it is before its first update.
     """
-    modules = [module for module in model.modules() if isinstance(module, nn.Embedding)]
-    table = max(modules, key=lambda module: module.num_embeddings, default=None)
+    _, table = _largest_table(model)
     if table is None:
         return None
     heads = (m for m in model.modules() if isinstance(m, nn.Linear))
@@ -111,12 +112,10 @@ def added_rows(model: nn.Module, ids: Int[Tensor, " n"]) -> int | None:
         Hewitt 2021, "Initializing new word embeddings for pretrained language models": the mean of
         all rows, as `resize_token_embeddings` draws new ones
     """
-    modules = dict(model.named_modules())
-    names = [name for name, module in modules.items() if isinstance(module, nn.Embedding)]
-    name = max(names, key=lambda name: modules[name].num_embeddings, default=None)
-    if name is None:
+    name, embedding = _largest_table(model)
+    if embedding is None:
         return None
-    table: Tensor = modules[name].weight.detach()
+    table, modules = embedding.weight.detach(), named_modules(model)
     # an adapter's own module stands around the table
     while (parent := name.rpartition(".")[0]) and type(modules[parent]).__module__[:5] == "peft.":
         name = parent
@@ -129,6 +128,13 @@ def added_rows(model: nn.Module, ids: Int[Tensor, " n"]) -> int | None:
     mean = some.mean(0)
     usual = (some - mean).norm(dim=1).median()
     return int(((table[ids].float() - mean).norm(dim=1) < _AT_MEAN * usual).sum())
+
+
+def _largest_table(model: nn.Module) -> tuple[str, nn.Embedding | None]:
+    """The embedding with the most rows, and its name; None without one."""
+    modules = named_modules(model).items()
+    tables = [(name, module) for name, module in modules if isinstance(module, nn.Embedding)]
+    return max(tables, key=lambda table: table[1].num_embeddings, default=("", None))
 
 
 def is_drawn(table: Tensor) -> bool | None:
