@@ -26,9 +26,10 @@ def equal_rewards(view: HistoryView) -> Candidate | None:
     share = _share_without_spread(view)
     if share is not None and share >= limit("RLH001", "groups"):
         level = "unknown" if reward is None else f"{reward:.3g}"
+        which = "groups" if view.late("equal_groups") is None else "last groups"
         # answers that are all as good as they can be have no spread either
         severity = _severity_if_it_learns(view) or ("fault" if share == 1 else None)
-        return suspect("RLH001/log", share=share, reward=level, severity=severity)
+        return suspect("RLH001/log", share=share, which=which, reward=level, severity=severity)
     if len(norms) < _LEAST_NORMS or share is not None:
         return None
     share = sum(norm < 1e-8 for _, norm in norms) / len(norms)
