@@ -139,13 +139,13 @@ pairs, and two wrong signs. There a falling reward, or the distance, is named.
 A fourth one followed on that day, in two parts that hardly repeat a kind of mistake. One alarm is
 at a family that takes no mask, and is gone; the other says rightly that answers which a model drew
 have no end. Of the 12 that were missed and the 7 with a wrong cause, 14 are named rightly since,
-seen on the loops themselves: an encoder-decoder without a causal mask and with rows of unequal
-lengths, positions along the batch, a class read from one place, a warm-up longer than the training,
-embeddings that start too large, cosines that are divided, probabilities in `kl_div` (twice),
-classes beside their tokens, new tokens in a frozen table, a table drawn anew, another tokenizer,
-outputs of a soft prompt, and class weights turned round. Ends that are not paid for have one code
-since. Still missed are 24 rows in a fine-tuning, a low rate of adapters, and exchanged pairs; and a
-distance that is added to the reward is named by what follows.
+seen on the loops themselves. There are an encoder-decoder without a causal mask, positions along
+the batch, a class read from one place, and classes beside their tokens. There are a warm-up longer
+than the training, embeddings that start too large, divided cosines, and class weights turned round.
+Two have probabilities in `kl_div`. Of fine-tunings there are new tokens in a frozen table, a table
+drawn anew, another tokenizer, and uncut outputs of a soft prompt. Ends that are not paid for have
+one code since. Still missed are 24 rows in a fine-tuning, a low rate of adapters, and exchanged
+pairs. A distance that is added to the reward is named by what follows.
 
 | set | harmed runs detected | first cause right | alarms in healthy and odd runs |
 |---|---|---|---|

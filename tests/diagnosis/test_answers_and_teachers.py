@@ -66,8 +66,17 @@ def test_ids_of_another_tokenizer_are_named_and_text_of_another_kind_is_a_note()
 
 def test_a_new_vocabulary_and_new_weights_are_no_other_tokenizer() -> None:
     for training in (read(9.0, 0.5, new=1.0), read(9.0, 0.5, trained=0.0)):
-        assert "WGT004" not in alarms(training)
+        texts = [finding.text() for finding in diagnose(training)]
+        assert not any("other tokens" in text for text in texts)
         assert "UNK002" not in [note.code for note in notes(training)]
+
+
+@pytest.mark.parametrize(("nats", "severity"), [(9.0, "warn"), (4.0, "note")])
+def test_a_table_drawn_anew_is_meant_if_its_tokens_are_learnt(nats: float, severity: str) -> None:
+    training = read(nats, 0.5, new=1.0)
+    entropy = (Reading(1, 5.0, ""),)
+    training = replace(training, signs=training.signs | {"batch.entropy": entropy})
+    assert [f.severity for f in diagnose(training) if f.code == "WGT004"] == [severity]
 
 
 def test_a_teacher_that_the_optimiser_trains_is_named() -> None:

@@ -404,7 +404,8 @@ def test_rates_of_0_below_0_and_at_the_foot_of_a_warm_up_are_named(
     [
         (50, 1e-8, GUESSING, True),
         (50, 2e-7, GUESSING, True),  # a hundredth of the optimiser's own
-        (50, 1e-6, GUESSING, False),
+        (50, 1e-6, GUESSING, True),
+        (50, 6e-6, GUESSING, False),  # a third
         (50, 2e-7, GUESSING - 1, False),  # it learns
         (5000, 1e-8, GUESSING, False),
         (None, 1e-8, GUESSING, False),

@@ -3,7 +3,6 @@
 Must not know: the run, the model.
 """
 
-from pellucid.display import quiet_rich as quiet_rich  # before all that imports rich
 from pellucid.display.backend import can_redraw, display_for
 from pellucid.display.notebook import NotebookPanel
 from pellucid.display.panel import Panel

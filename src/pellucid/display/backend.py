@@ -1,16 +1,26 @@
-"""Choose a display: a live panel on a terminal or in a notebook, plain lines elsewhere."""
+"""Choose a display: a live panel on a terminal or in a notebook, plain lines elsewhere.
+
+rich's first styles draw from Python's random generator. A loop may have seeded it before it imports
+pellucid, and has to get the same numbers: here rich is loaded first, and the generator put back.
+"""
 
 from __future__ import annotations
 
 import os
+import random
 import sys
-from typing import TextIO
+from importlib import import_module
+from typing import TYPE_CHECKING, TextIO
 
-from rich.console import Console
+if TYPE_CHECKING:
+    from rich.console import Console
 
-from pellucid.display.notebook import NotebookPanel
-from pellucid.display.panel import Panel
-from pellucid.display.plain import PlainLines
+    from pellucid.display.panel import Panel
+    from pellucid.display.plain import PlainLines
+
+_state = random.getstate()
+_rich = import_module("rich.console")
+random.setstate(_state)
 
 
 def display_for(stream: TextIO | None = None) -> Panel | PlainLines:
@@ -21,7 +31,11 @@ def display_for(stream: TextIO | None = None) -> Panel | PlainLines:
     TTY_COMPATIBLE=1 to get colours in a log, but a log cannot move a cursor. Some CI systems have a
     terminal and save its output as a log, so CI=true gets plain lines too.
     """
-    console = Console(file=stream)
+    from pellucid.display.notebook import NotebookPanel
+    from pellucid.display.panel import Panel
+    from pellucid.display.plain import PlainLines
+
+    console = _rich.Console(file=stream)
     if stream is None and console.is_jupyter:
         return NotebookPanel()
     output = stream or sys.stdout

@@ -46,7 +46,8 @@ def loud_head(view: HistoryView) -> Candidate | None:
     prompts = view.first("targets.prompt_nats")
     if prompts is not None and prompts < guessing - limit("INI005", "known"):
         return None  # the weights are trained: it is the answers that they do not know
-    is_lasting = view.end is not None and view.end > guessing - limit("INI005", "learnt")
+    is_loud = start > guessing + limit("INI005", "loud") and view.updates >= limit("INI005", "long")
+    is_lasting = is_loud and (view.end or 0.0) > guessing - limit("INI005", "learnt")
     if probe is None and view.readings("targets.single") and not is_lasting:
         return None  # no labels in the call: tied embeddings of variance 1 begin so, and learn
     if view.facts.has_prompts:
@@ -176,7 +177,10 @@ def drawn_table(view: HistoryView) -> Candidate | None:
     is_trained = (view.first("weights.trained") or 0.0) > limit("WGT004", "trained")
     if not view.first("weights.new_table") or not is_trained or not view.learns_tokens:
         return None
-    return suspect("WGT004/table", is_new=1.0, step=0)
+    # a new vocabulary may be meant, if it is learnt
+    entropy, end = view.first("batch.entropy") or view.unigram, view.end
+    is_learnt = entropy is not None and end is not None and end < entropy
+    return suspect("WGT004/table", is_new=1.0, step=0, severity="note" if is_learnt else None)
 
 
 CAUSES: tuple[Cause, ...] = (

@@ -148,7 +148,7 @@ def _is_untaught(view: HistoryView) -> bool:
 
 
 def negative_loss(view: HistoryView) -> Candidate | None:
-    """A loss below zero, although its objective is never negative."""
+    """A loss below zero, although its objective is not; a turned sign lets it fall without end."""
     negative = [(s, v) for s, v in view.history.losses if v < -0.05]
     is_filler = len({value for _, value in negative}) == 1  # ranks without the loss print -1
     if view.facts.on_rewards or len(negative) < 3 or is_filler:
@@ -158,18 +158,16 @@ def negative_loss(view: HistoryView) -> Candidate | None:
     names_some = (view.first("targets.single") or 0.0) > limit("LOS009", "single")
     if names_some and not has_teacher(view):
         return None  # the gradient names targets: other terms, or advantages, are negative
-    step, first = negative[0]
+    (step, first), (_, last) = negative[0], negative[-1]
     # a corrected loss of pairs may fall below 0, and so may -log p of a density or a count, but
     # none begins there; -log p turned round begins far below 0, and a policy's loss near 0
     least = 0.0 if view.facts.on_preferences else limit("LOS009", "nats")
     # the first one may be the model's own, before the loop turns its sign
     if negative[0] not in view.history.losses[:2] or first > -least:
         return None
-    # what is turned round falls without end, and a probability for its logarithm a little
-    is_bounded = bool(view.quarters) and abs(negative[-1][1] - first) < abs(first) / 2
-    of_level = "LOS005/level" if is_bounded else "LOS009/history"
-    key = "LOS005/teacher" if names_some else of_level
-    return suspect(key, first=first, last=negative[-1][1], step=step)
+    is_level = len(negative) >= limit("LOS009", "level") and 2 * abs(last - first) < abs(first)
+    key = "LOS005/level" if is_level and not view.facts.on_preferences else "LOS009/history"
+    return suspect("LOS005/teacher" if names_some else key, first=first, last=last, step=step)
 
 
 def diluted(view: HistoryView) -> Candidate | None:

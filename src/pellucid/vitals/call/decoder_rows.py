@@ -29,7 +29,7 @@ _KIN, _COPIED = 0.2, 0.5
 def with_decoder(arguments: Arguments, targets: Tensor | None) -> Arguments:
     """The arguments of any model, with the second of two texts as a decoder's if targets say so.
 
-    They are the next tokens of the second text, and not those of the first one.
+    They are the next tokens of the second text, and not of the first one.
 
     Args:
         arguments: The call.

@@ -101,8 +101,8 @@ def has_new_table(model: nn.Module) -> bool | None:
 def added_rows(model: nn.Module, ids: Int[Tensor, " n"]) -> int | None:
     """How many ids have the mean of a frozen table as their embedding: they were added to it.
 
-    Such rows tell no token from another, and what does not train stays so. None of a table that
-    trains, or of which an adapter trains a part.
+    Such rows tell no token from another, and what does not train stays so. None if
+    the table trains, or an adapter of it.
 
     Args:
         model: As it is before its first update.
@@ -116,7 +116,7 @@ def added_rows(model: nn.Module, ids: Int[Tensor, " n"]) -> int | None:
     if embedding is None:
         return None
     table, modules = embedding.weight.detach(), named_modules(model)
-    # an adapter's own module stands around the table
+    # an adapter's own module is around the table
     while (parent := name.rpartition(".")[0]) and type(modules[parent]).__module__[:5] == "peft.":
         name = parent
     is_plain = type(table) is Tensor and not table.is_meta and table.is_floating_point()
@@ -124,10 +124,10 @@ def added_rows(model: nn.Module, ids: Int[Tensor, " n"]) -> int | None:
         return None
     ids = cast("Any", torch).unique(ids)
     ids = ids[(ids >= 0) & (ids < len(table))]
-    some = table[:: max(1, len(table) // _FOR_MEAN)].float()
-    mean = some.mean(0)
-    usual = (some - mean).norm(dim=1).median()
-    return int(((table[ids].float() - mean).norm(dim=1) < _AT_MEAN * usual).sum())
+    sample = table[:: max(1, len(table) // _FOR_MEAN)].float()
+    mean = sample.mean(0)
+    usual = (sample - mean).square().sum(1).median()
+    return int(((table[ids].float() - mean).square().sum(1) < _AT_MEAN**2 * usual).sum())
 
 
 def _largest_table(model: nn.Module) -> tuple[str, nn.Embedding | None]:

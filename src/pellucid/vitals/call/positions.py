@@ -1,4 +1,4 @@
-"""Whether parts that know positions are given different ones, and outputs stand at their tokens."""
+"""Whether parts that know positions are given different ones, and outputs are at their tokens."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _START = 2
 #: Rows with fewer places say nothing.
 _FEWEST = 4
 #: A smaller change of an output, of its size, may be rounding.
-_MOVED = 1e-2
+_LEAST_MOVE = 1e-2
 
 
 class PositionNotes:
@@ -103,10 +103,10 @@ def early_targets(
     starts: Sequence[int],
     changes: Float[Tensor, "rows longer"],
 ) -> dict[str, float]:
-    """By how many places targets stand before the outputs that are to predict them.
+    """How many places targets are before the outputs that are to predict them.
 
-    Vectors in front of a text, as those of a soft prompt, move its outputs as many places on.
-    Nothing if outputs stand where their tokens do, or if the targets do not follow the tokens.
+    Vectors in front of a text, as of a soft prompt, move its outputs as many places on. Nothing if
+    outputs are at the places of their tokens, or if the targets do not follow the tokens.
 
     Args:
         tokens: The ids that the model reads; None if unknown.
@@ -118,11 +118,11 @@ def early_targets(
         return {}
     time, targets = tokens.shape[1], paid.rows
     n_before = targets.shape[1] - time
-    has_moved = changes[: len(starts)] > _MOVED
+    moves = changes[: len(starts)] > _LEAST_MOVE
     # a row that ends before its start does not move
     first_moves = [
         int(row.long().argmax()) - start if bool(row.any()) else None
-        for row, start in zip(has_moved, starts, strict=True)
+        for row, start in zip(moves, starts, strict=True)
     ]
     if {*first_moves} - {None} != {n_before}:
         return {}
