@@ -178,7 +178,7 @@ def drawn_table(view: HistoryView) -> Candidate | None:
     if not view.first("weights.new_table") or not is_trained or not view.learns_tokens:
         return None
     # a new vocabulary may be meant, if it is learnt
-    entropy, end = view.first("batch.entropy") or view.unigram, view.end
+    entropy, end = view.first("batch.entropy") or view.facts.unigram, view.end
     is_learnt = entropy is not None and end is not None and end < entropy
     return suspect("WGT004/table", is_new=1.0, step=0, severity="note" if is_learnt else None)
 

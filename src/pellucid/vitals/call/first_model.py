@@ -101,8 +101,8 @@ def has_new_table(model: nn.Module) -> bool | None:
 def added_rows(model: nn.Module, ids: Int[Tensor, " n"]) -> int | None:
     """How many ids have the mean of a frozen table as their embedding: they were added to it.
 
-    Such rows tell no token from another, and what does not train stays so. None if
-    the table trains, or an adapter of it.
+    Such rows tell no token from another, and what does not train stays so. None if the table
+    trains, or an adapter of it.
 
     Args:
         model: As it is before its first update.
@@ -123,7 +123,8 @@ def added_rows(model: nn.Module, ids: Int[Tensor, " n"]) -> int | None:
     if not is_plain or any(weight.requires_grad for weight in modules[name].parameters()):
         return None
     ids = cast("Any", torch).unique(ids)
-    ids = ids[(ids >= 0) & (ids < len(table))]
+    padding = -1 if embedding.padding_idx is None else embedding.padding_idx
+    ids = ids[(ids >= 0) & (ids < len(table)) & (ids != padding)]
     sample = table[:: max(1, len(table) // _FOR_MEAN)].float()
     mean = sample.mean(0)
     usual = (sample - mean).square().sum(1).median()
