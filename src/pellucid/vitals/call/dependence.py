@@ -118,22 +118,22 @@ class Repetition:
         changes = self._changes(arguments, before, is_changed)
         return 0.0 if changes is None else float(changes[:n_rows].max())
 
-    def move_of_order(self, arguments: Arguments, before: Tensor) -> float | None:
+    def move_of_order(self, arguments: Arguments) -> dict[str, float]:
         """How far outputs move if the same rows come in the opposite order, of their size.
 
-        None if an argument of other meaning may be as long as the call has rows.
+        Nothing if an argument of other meaning may be as long as the call has rows.
 
         Args:
             arguments: The call's.
-            before: Its outputs.
         """
         n_rows, time = arguments.inputs.shape[:2]
-        if n_rows == time or n_rows == 1:
-            return None
-        after = self(arguments.with_rows(torch.arange(n_rows - 1, -1, -1)))
-        if after is None or after.shape != before.shape:
-            return None
-        return self.over_rounding(float(change(before, after.flip(0)).max()))
+        if n_rows in (1, time):
+            return {}
+        opposite = arguments.with_rows(torch.arange(n_rows - 1, -1, -1))
+        before, after = self(arguments), self(opposite)
+        if before is None or after is None or after.shape != before.shape:
+            return {}
+        return {"call.row_order": self.over_rounding(float(change(before, after.flip(0)).max()))}
 
     def _changes(self, arguments: Arguments, before: Tensor, is_changed: Tensor) -> Tensor | None:
         """How far outputs move if some tokens change; None if none can."""

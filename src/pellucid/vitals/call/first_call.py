@@ -27,7 +27,7 @@ from pellucid.vitals.taps.first_batch import FirstBatch
 from pellucid.vitals.taps.outputs import logits_of, outputs_in
 from pellucid.vitals.taps.recorded_call import Call
 
-#: The most forward passes of the probe; it needs eight at most.
+#: The most forward passes of the probe; it needs a dozen at most.
 MAX_PASSES = 30
 #: The share of a planned run that its passes may take; an update counts as three passes.
 _SHARE_OF_RUN, _PASSES_OF_UPDATE = 0.02, 3

@@ -110,6 +110,8 @@ class CallProbe:
             self._add("call.forgotten", test)
         if arguments.inputs.ndim == 2 and arguments.source is None and self._may_take(2):
             self._add("call.documents", self._measure_documents)
+        if self._signs.get("call.rows") == 0 and self._may_take(2):
+            self._add("call.row_order", partial(self._repeat.move_of_order, arguments))
         return self._signs
 
     def _may_take(self, passes: int) -> bool:
@@ -165,9 +167,6 @@ class CallProbe:
         is_clear = arguments.is_of_model or (aligned is not None and aligned.is_clear)
         if is_clear or are_of_rows(before, inputs, self._call.ids):
             signs["call.rows"] = self._repeat.over_rounding(float(changes[-1].max()))
-            if not signs["call.rows"] and self._may_take(1):
-                order = self._repeat.move_of_order(arguments, before)
-                signs |= {} if order is None else {"call.row_order": order}
         if changes.ndim == 2 and changes.shape[1] > inputs.shape[1] and places:
             starts = [first for first, _, _ in places]
             signs |= early_targets(self._call.tokens, self._call.paid, starts, changes)
