@@ -65,8 +65,8 @@ def tune(
             tried(rate, BATCH_SIZES[1])
     tried(best()["learning_rate"], best()["batch_size"], DROPOUTS[1])
     for decay in DECAYS[1:]:
-        *others, decay_before = (best()[key] for key in CHOSEN)
-        tried(*others, decay)
+        rate, batch_size, dropout, decay_before = (best()[key] for key in CHOSEN)
+        tried(rate, batch_size, dropout, decay)
         if best()["weight_decay"] == decay_before:
             break
     choice = {key: best()[key] for key in CHOSEN}
