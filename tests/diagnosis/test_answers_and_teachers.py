@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pellucid.diagnosis import Finding, History, Reading, diagnose
+from support.courses import UNIGRAM, but, flat
 from support.pair_histories import UPDATES, history, mark
 from support.post_training import Loop, dpo, grpo, named, sft
 
@@ -135,3 +136,14 @@ def test_only_a_cross_entropy_is_compared_with_guessing(loss: Any) -> None:
     assert "not known to be of tokens" in w.missing["loss.value"]
     _, w = Loop(partial(sft), model=named, updates=12).run()
     assert "loss.value" in {sign.id for sign in w.signs}
+
+
+@pytest.mark.parametrize(("trained", "severity"), [(0.0, "fault"), (1.0, "note")])
+def test_answers_may_cost_trained_weights_as_much_as_frequencies_by_chance(
+    trained: float, severity: str
+) -> None:
+    course = but(losses=flat(UNIGRAM))()
+    signs = course.signs | {"weights.trained": (Reading(1, trained, ""),)}
+    facts = replace(course.facts, has_prompts=True)
+    findings = diagnose(replace(course, signs=signs, facts=facts))
+    assert [f.severity for f in findings if f.code == "DAT009"] == [severity]

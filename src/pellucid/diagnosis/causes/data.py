@@ -39,6 +39,8 @@ def only_frequencies(view: HistoryView) -> Candidate | None:
         return None  # masked models stay there for long, and so few tokens do not tell
     ratio = view.usual("gradient.depth_ratio")
     reaches_all = ratio is None or ratio > limit("ARC002", "depth_ratio")
+    # trained weights know more than frequencies: answers may cost them as much by chance
+    is_trained = (view.first("weights.trained") or 0.0) > limit("FIT004", "trained")
     return suspect(
         "DAT009",
         0.8 if reaches_all else 0.4,
@@ -47,6 +49,7 @@ def only_frequencies(view: HistoryView) -> Candidate | None:
         above=end - unigram,
         ratio=ratio,
         step=view.updates,
+        severity="note" if is_trained and view.facts.has_prompts else None,
         rivals=() if reaches_all else ("ARC012",),
     )
 
