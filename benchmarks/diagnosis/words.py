@@ -87,9 +87,9 @@ and then no false alarms), and some rules came after a look at what those runs h
 process or two were at work beside this run. After it, the test of the order of rows came last among
 those of a call, and `DAT009` became a note for trained weights that learn answers. `RLH014`, whose
 text names the sign, counts as right where a reward has the wrong sign. Of the runs that are missed,
-six have pairs or texts exchanged, which nothing in the loop contradicts. All 1,095 trainings were last run on
-2026-11-27, with older rules: 373 of 461 harmed runs detected, 364 causes right, 0 of 433 false
-alarms.
+six have pairs or texts exchanged, which nothing in the loop contradicts. All 1,095 trainings were
+last run on 2026-11-27, with older rules: 373 of 461 harmed runs detected, 364 causes right, 0 of
+433 false alarms.
 
 """
 
