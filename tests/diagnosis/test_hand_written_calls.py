@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
@@ -22,6 +23,19 @@ def padded_rows(seed: int, time: int, n: int = 12) -> Tensor:
     rows = torch.randint(3, TOKENS, (n, time), generator=generator)
     lengths = torch.arange(n) % (time - 3) + 4
     return rows.masked_fill(torch.arange(time) >= lengths[:, None], PAD)
+
+
+def train(model: nn.Module, loss_of: Callable[[int], Tensor]) -> Watch:
+    """Train for a few updates, each with the loss of its number, and watch."""
+    optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
+    with watch(model, optimiser, max_overhead=None) as watched:
+        for step in range(UPDATES):
+            loss = loss_of(step)
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            watched.step(loss)
+    return watched
 
 
 def codes_of(watched: Watch) -> list[str]:
@@ -70,16 +84,13 @@ def test_the_second_text_of_a_call_is_its_decoders(
 ) -> None:
     torch.manual_seed(0)
     model = Translator(is_causal=is_causal, reads_source=reads_source)
-    optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
-    with watch(model, optimiser, max_overhead=None) as watched:
-        for step in range(UPDATES):
-            source, text = padded_rows(step, source_time), padded_rows(step + 100, 10)
-            outputs = model(source, text[:, :-1])
-            loss = F.cross_entropy(outputs.transpose(1, 2), text[:, 1:], ignore_index=PAD)
-            optimiser.zero_grad()
-            loss.backward()
-            optimiser.step()
-            watched.step(loss)
+
+    def loss_of(step: int) -> Tensor:
+        source, text = padded_rows(step, source_time), padded_rows(step + 100, 10)
+        outputs = model(source, text[:, :-1])
+        return F.cross_entropy(outputs.transpose(1, 2), text[:, 1:], ignore_index=PAD)
+
+    watched = train(model, loss_of)
     assert "call.inputs" not in watched.guard.off
     assert codes_of(watched) == codes
 
@@ -113,16 +124,12 @@ def test_the_first_place_of_a_causal_model_reads_one_token(
 ) -> None:
     torch.manual_seed(0)
     model = Classifier(takes_first=takes_first, is_causal=is_causal)
-    optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
-    with watch(model, optimiser, max_overhead=None) as watched:
-        for step in range(UPDATES):
-            ids = padded_rows(step, 12).clamp_min(1)
-            loss = F.cross_entropy(model(ids), ids[:, 0] % 3)
-            optimiser.zero_grad()
-            loss.backward()
-            optimiser.step()
-            watched.step(loss)
-    assert codes_of(watched) == codes
+
+    def loss_of(step: int) -> Tensor:
+        ids = padded_rows(step, 12).clamp_min(1)
+        return F.cross_entropy(model(ids), ids[:, 0] % 3)
+
+    assert codes_of(train(model, loss_of)) == codes
 
 
 # ---- positions
@@ -152,16 +159,12 @@ class Decoder(nn.Module):
 def test_positions_that_go_along_the_batch_are_named(is_time_first: bool) -> None:
     torch.manual_seed(0)
     model = Decoder(is_time_first=is_time_first)
-    optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
-    with watch(model, optimiser, max_overhead=None) as watched:
-        for _ in range(UPDATES):
-            ids = torch.randint(0, TOKENS, (12, 10))
-            loss = F.cross_entropy(model(ids[:, :-1]).transpose(1, 2), ids[:, 1:])
-            optimiser.zero_grad()
-            loss.backward()
-            optimiser.step()
-            watched.step(loss)
-    assert codes_of(watched) == (["POS003"] if is_time_first else [])
+
+    def loss_of(_: int) -> Tensor:
+        ids = torch.randint(0, TOKENS, (12, 10))
+        return F.cross_entropy(model(ids[:, :-1]).transpose(1, 2), ids[:, 1:])
+
+    assert codes_of(train(model, loss_of)) == (["POS003"] if is_time_first else [])
 
 
 # ---- vectors in front of a text
@@ -188,18 +191,14 @@ class Prompted(nn.Module):
 def test_outputs_of_a_soft_prompt_are_to_be_cut_off(is_cut: bool) -> None:
     torch.manual_seed(0)
     model = Prompted()
-    optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
-    with watch(model, optimiser, max_overhead=None) as watched:
-        for _ in range(UPDATES):
-            ids = torch.randint(0, TOKENS, (12, 15))
-            outputs = model(ids)
-            outputs = outputs[:, 4:] if is_cut else outputs[:, :15]
-            loss = F.cross_entropy(outputs[:, :-1].transpose(1, 2), ids[:, 1:])
-            optimiser.zero_grad()
-            loss.backward()
-            optimiser.step()
-            watched.step(loss)
-    assert codes_of(watched) == ([] if is_cut else ["LOS003"])
+
+    def loss_of(_: int) -> Tensor:
+        ids = torch.randint(0, TOKENS, (12, 15))
+        outputs = model(ids)
+        outputs = outputs[:, 4:] if is_cut else outputs[:, :15]
+        return F.cross_entropy(outputs[:, :-1].transpose(1, 2), ids[:, 1:])
+
+    assert codes_of(train(model, loss_of)) == ([] if is_cut else ["LOS003"])
 
 
 # ---- a family without a mask
@@ -230,13 +229,9 @@ def test_a_family_that_takes_no_mask_reads_padding_by_design(
 ) -> None:
     torch.manual_seed(0)
     model = kind()
-    optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
-    with watch(model, optimiser, max_overhead=None) as watched:
-        for step in range(UPDATES):
-            ids = padded_rows(step, 12)
-            loss = F.cross_entropy(model(input_ids=ids), ids[:, 0] % 3)
-            optimiser.zero_grad()
-            loss.backward()
-            optimiser.step()
-            watched.step(loss)
-    assert codes_of(watched) == codes
+
+    def loss_of(step: int) -> Tensor:
+        ids = padded_rows(step, 12)
+        return F.cross_entropy(model(input_ids=ids), ids[:, 0] % 3)
+
+    assert codes_of(train(model, loss_of)) == codes

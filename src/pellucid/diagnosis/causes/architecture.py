@@ -86,8 +86,7 @@ def score_scale(view: HistoryView) -> Candidate | None:
     score = view.last("attention.max_logit")
     is_narrow = (view.first("attention.entropy") or 1.0) < limit("INI004", "entropy")
     start, guessing = view.start, view.guessing
-    is_trained = (view.first("weights.trained") or 0.0) > limit("FIT004", "trained")
-    is_policy = view.facts.on_rewards and is_trained
+    is_policy = view.facts.on_rewards and view.has_trained_norms
     if is_policy or (start is not None and guessing is not None and start < guessing - _KNOWS):
         is_narrow = False  # a model that came to know its texts with this scale was trained with it
     is_large = (score or 0.0) > limit("ATT007", "score")

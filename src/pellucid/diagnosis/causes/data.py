@@ -40,7 +40,7 @@ def only_frequencies(view: HistoryView) -> Candidate | None:
     ratio = view.usual("gradient.depth_ratio")
     reaches_all = ratio is None or ratio > limit("ARC002", "depth_ratio")
     # trained weights know more than frequencies: answers may cost them as much by chance
-    is_trained = (view.first("weights.trained") or 0.0) > limit("FIT004", "trained")
+    is_note = view.has_trained_norms and view.facts.has_prompts
     return suspect(
         "DAT009",
         0.8 if reaches_all else 0.4,
@@ -49,7 +49,7 @@ def only_frequencies(view: HistoryView) -> Candidate | None:
         above=end - unigram,
         ratio=ratio,
         step=view.updates,
-        severity="note" if is_trained and view.facts.has_prompts else None,
+        severity="note" if is_note else None,
         rivals=() if reaches_all else ("ARC012",),
     )
 

@@ -67,7 +67,7 @@ def nothing_learnt(view: HistoryView) -> Candidate | None:
     is_of_text = not view.readings("targets.classes")  # a new head knows no classes
     if guessing is None or (start is not None and start < guessing - 1):
         return None  # a trained model may know such text already
-    if is_of_text and (view.first("weights.trained") or 0.0) > limit("FIT004", "trained"):
+    if is_of_text and view.has_trained_norms:
         return None  # of another kind of text it may know a part
     if view.comes_down:
         return None

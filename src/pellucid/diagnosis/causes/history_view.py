@@ -175,6 +175,11 @@ class HistoryView:
         return None if self.end is None or self.best is None else self.end - self.best
 
     @property
+    def has_trained_norms(self) -> bool:
+        """Whether the gains of most norms were trained before: they begin as one number."""
+        return (self.first("weights.trained") or 0.0) > limit("FIT004", "trained")
+
+    @property
     def fresh(self) -> bool:
         """Whether training began with an untrained model, judged by its loss and its norms.
 
@@ -182,7 +187,7 @@ class HistoryView:
         texts of another kind it may not, and a new head has to guess: then the gains of most of its
         norms tell, which begin as one number.
         """
-        if (self.first("weights.trained") or 0.0) > 0.5:
+        if self.has_trained_norms:
             return False
         start, guessing = self.start, self.guessing
         unlike = start is None or guessing is None or start > max(guessing - 1, guessing / 2)
@@ -207,17 +212,12 @@ class HistoryView:
     @property
     def goes_well(self) -> bool:
         """Whether the loss came down and stayed down."""
-        learnt, rose = self.learnt, self.rose
-        if self.facts.on_rewards:
+        if self.facts.on_rewards or self.history.stopped is not None:
             return self.history.stopped is None
-        return (
-            self.history.stopped is None
-            and learnt is not None
-            and rose is not None
-            and learnt > 0.3
-            and rose < max(0.15, 0.15 * learnt)
-            and not self.above_frequencies
-        )
+        learnt, rose = self.learnt, self.rose
+        if learnt is None or rose is None or self.above_frequencies:
+            return False
+        return learnt > 0.3 and rose < max(0.15, 0.15 * learnt)
 
     @property
     def above_frequencies(self) -> bool:

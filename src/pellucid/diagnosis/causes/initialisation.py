@@ -34,7 +34,7 @@ def loud_head(view: HistoryView) -> Candidate | None:
     start, guessing = view.start, view.guessing
     if start is None or guessing is None or view.facts.pretrained:
         return None
-    if (view.first("weights.trained") or 0.0) > limit("FIT004", "trained"):
+    if view.has_trained_norms:
         return None  # of another kind of text a trained model may know less than nothing
     entropy, probe = view.first("attention.entropy"), view.first("loss.probe")
     if probe:
@@ -161,8 +161,7 @@ def other_tokenizer(view: HistoryView) -> Candidate | None:
     places than at others. A table that is as it was drawn is a new vocabulary.
     """
     nats, share = view.first("targets.text_nats"), view.first("targets.recognised")
-    is_trained = (view.first("weights.trained") or 0.0) > limit("FIT004", "trained")
-    if nats is None or share is None or view.guessing is None or not is_trained:
+    if nats is None or share is None or view.guessing is None or not view.has_trained_norms:
         return None
     if view.first("weights.new_table") or share >= limit("WGT004", "recognised"):
         return None

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from pellucid.training import Guard, silently
 from pellucid.vitals.async_metrics import AsyncMetrics
-from pellucid.vitals.call.arguments import Arguments, arguments_of, ids_of_vectors
+from pellucid.vitals.call.arguments import arguments_of, ids_of_vectors
 from pellucid.vitals.call.decoder_rows import with_decoder
 from pellucid.vitals.call.dependence import Repetition
 from pellucid.vitals.call.first_model import (
@@ -23,6 +23,7 @@ from pellucid.vitals.call.first_model import (
 )
 from pellucid.vitals.call.paid_targets import NAMED, PaidTargets
 from pellucid.vitals.call.probe import CallProbe, FirstCall
+from pellucid.vitals.call.text_rows import text_places
 from pellucid.vitals.taps.first_batch import FirstBatch
 from pellucid.vitals.taps.outputs import logits_of, outputs_in
 from pellucid.vitals.taps.recorded_call import Call
@@ -131,8 +132,10 @@ class FirstCallProbe:
         signs = CallProbe(first_call, repeat, self._guard, limit).measure()
         if is_ids and (length := longest_wavelength(model, inputs.shape[1])) is not None:
             signs["call.wavelength"] = length
-        if is_ids and (n_added := added_rows(model, _text_of(arguments))) is not None:
-            signs["weights.added_rows"] = float(n_added)
+        if is_ids:
+            rows, is_text = text_places(arguments, inputs)
+            n_added = added_rows(model, rows[is_text])
+            signs |= {} if n_added is None else {"weights.added_rows": float(n_added)}
         if (share := equal_units(model)) is not None:
             signs["weights.alike"] = share
         if self._gains is not None:
@@ -149,15 +152,6 @@ class FirstCallProbe:
         return (
             f"the probe of the first call took {self.seconds:.2f} s, {self.passes} forward passes"
         )
-
-
-def _text_of(arguments: Arguments) -> Tensor:
-    """The ids of a call that are no padding, as far as the call or its config says."""
-    ids, mask = arguments.inputs, arguments.tensor(arguments.mask)
-    is_text = ids != (-1 if arguments.pad is None else arguments.pad)
-    if mask is not None and mask.shape == ids.shape:
-        is_text &= mask.bool()
-    return ids[is_text]
 
 
 def _record(signs: Mapping[str, float], metrics: AsyncMetrics) -> None:

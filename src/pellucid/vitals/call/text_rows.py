@@ -86,7 +86,7 @@ def measure(
 
 def _reading_order(arguments: Arguments, ids: Int[Tensor, "batch time"]) -> dict[str, float]:
     """Whether texts stand in the columns, and whether the rows show any order."""
-    rows, is_real = _text_places(arguments, ids)
+    rows, is_real = text_places(arguments, ids)
     ratio = disorder(rows, is_real)
     signs = {"batch.columns": text_in_columns(ids)}
     return signs if ratio is None else signs | {"batch.disorder": ratio}
@@ -113,15 +113,20 @@ def same_halves(arguments: Arguments, ids: Int[Tensor, "batch time"]) -> float |
         ids: The ids of its rows.
     """
     texts: list[list[int]] = [
-        to_list(row[real]) for row, real in zip(*_text_places(arguments, ids), strict=True)
+        to_list(row[real]) for row, real in zip(*text_places(arguments, ids), strict=True)
     ]
     if len(texts) < _FEWEST_ROWS:
         return None
     return sum(is_doubled(text) or is_doubled(text[1:]) for text in texts) / len(texts)
 
 
-def _text_places(arguments: Arguments, ids: Int[Tensor, "batch time"]) -> tuple[Tensor, Tensor]:
-    """The rows that have a mask, all without one; and whether each place holds no padding."""
+def text_places(arguments: Arguments, ids: Int[Tensor, "batch time"]) -> tuple[Tensor, Tensor]:
+    """The rows that have a mask, all without one; and whether each place holds no padding.
+
+    Args:
+        arguments: The call.
+        ids: All its rows, or those that the mask is for.
+    """
     mask = arguments.tensor(arguments.mask)
     rows = ids[: len(ids) if mask is None else len(mask)]
     if mask is not None and mask.shape == rows.shape:
