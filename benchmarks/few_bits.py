@@ -3,6 +3,7 @@
     python -m benchmarks.few_bits runs/my-run --text held-out.txt
     python -m benchmarks.few_bits runs/my-run --text held-out.txt --calibrate book.txt
     python -m benchmarks.few_bits --random gpt2     # 124M random weights, written to disk first
+    python -m benchmarks.few_bits --random gpt2 --kernels    # 4 bits by each set of instructions
 
 Comes in: a run or a published model; a text that it has not seen. Goes out: a table on standard
 output, a row for each type of matrix, and with --json the readings. Memory is VmHWM, the largest
@@ -49,6 +50,7 @@ def flags() -> argparse.ArgumentParser:
     parser.add_argument("--new-tokens", type=int, default=64)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--kernels", action="store_true", help="time the ways to multiply 4 bits")
     parser.add_argument("--json", action="store_true", help="the readings in place of the table")
     parser.add_argument("--child", nargs=2, metavar=("WHAT", "TYPE"), help=argparse.SUPPRESS)
     return parser
@@ -69,6 +71,9 @@ def main() -> None:
         if arguments.run is None:
             arguments.run = folder
             write_random(arguments.random, Path(folder))
+        if arguments.kernels:
+            print(json.dumps(kernel_times(arguments), indent=1))
+            return
         results = measure(arguments)
     print(json.dumps(results, indent=1) if arguments.json else table(results))
 
@@ -192,6 +197,35 @@ def times(arguments: argparse.Namespace, kind: str) -> dict[str, Any]:
         "first_token_processor_seconds": processor,
         "tokens_per_second": len(token_rows) / seconds,
     }
+
+
+def kernel_times(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Tokens a second of 4 bits, written one after another, by each kernel in turns."""
+    import torch
+
+    from pellucid import runs
+    from pellucid.free_memory import keep_freed_memory
+    from pellucid.generation.decoding import decoder
+    from pellucid.native import kernels
+
+    torch.set_num_threads(arguments.threads)
+    keep_freed_memory(huge_pages=False)
+    model = runs.load(arguments.run, weights="int4", packed=True).model
+    compiled = decoder(model)
+    if compiled is None:
+        raise SystemExit("no C compiler: the model itself decodes")
+    speeds: dict[str, list[float]] = {kernel.name: [] for kernel in kernels()}
+    for turn in range(arguments.turns + 1):
+        for kernel in kernels() if turn % 2 else kernels()[::-1]:
+            compiled.kernel, caches = kernel, model.new_caches()
+            compiled.make_rooms(caches, 1)
+            started = time.perf_counter()
+            for _ in range(arguments.new_tokens):
+                compiled.logits(torch.zeros(1, dtype=torch.long), caches)
+            if turn:  # the first one warms up
+                seconds = time.perf_counter() - started
+                speeds[kernel.name].append(arguments.new_tokens / seconds)
+    return {name: spread(turns) for name, turns in speeds.items()}
 
 
 def table(readings: dict[str, dict[str, Any]]) -> str:

@@ -78,7 +78,9 @@ def other_vocabularies(view: HistoryView) -> Candidate | None:
 
 
 def few_rows(view: HistoryView) -> Candidate | None:
-    """Rows that each came many times before, in a training from new weights."""
+    """Rows that each came many times before."""
+    if (candidate := _short_epoch(view)) is not None:
+        return candidate
     mark = view.history.marks.get("known_rows")
     if mark is None or mark.n_seen < limit("UPD003", "times"):
         return None
@@ -95,6 +97,22 @@ def few_rows(view: HistoryView) -> Candidate | None:
         return None
     few = limit("DAT021", "few")
     return _as_often_later(view, mark, "DAT021/heart", repetitions, few, end=view.end)
+
+
+def _short_epoch(view: HistoryView) -> Candidate | None:
+    """Texts so few that some updates read all of them, also where a trained model learns them.
+
+    Classes are often learnt from a few rows.
+    """
+    epoch, n_kinds = view.history.marks.get("epoch"), view.facts.vocab_size or 0
+    is_of_text = view.learns_tokens and n_kinds > limit("GRD003", "classes")
+    if epoch is None or not epoch.n_seen or not (_may_repeat(view) and is_of_text):
+        return None
+    length = epoch.values[-1]
+    times = view.updates / length
+    if length > limit("DAT021", "epoch") or times < limit("DAT021", "times"):
+        return None
+    return suspect("DAT021/epoch", epoch=length, times=times, of=view.updates, step=epoch.first)
 
 
 def _as_often_later(

@@ -11,7 +11,6 @@ from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.causes.long_steps import has_adapters
 from pellucid.diagnosis.causes.optimiser import heavy_decay
 from pellucid.diagnosis.causes.probabilities import is_of_probabilities
-from pellucid.diagnosis.causes.rates import tears
 from pellucid.diagnosis.finding import limit
 from pellucid.diagnosis.logs.statistics import noise
 
@@ -21,8 +20,6 @@ _FIRST_UPDATES = 10
 _ROUNDING = 3e-8
 #: The first losses whose mean is compared with that of the last ones.
 _FIRST = 5
-#: The gradient norms at either end of a training that are compared.
-_FEW_NORMS = 5
 
 
 def too_low(view: HistoryView) -> Candidate | None:
@@ -185,6 +182,32 @@ def motionless_model(view: HistoryView) -> Candidate | None:
     return suspect("OPT007/policy", n=view.updates, bound=bound, rate=view.rate)
 
 
+def short_of_reach(view: HistoryView) -> Candidate | None:
+    """Steps of Adam that all together cannot lower the loss by much, however well they are aimed.
+
+    To first order a step lowers the loss by its product with the gradient: at most the rate times
+    the sum of the gradient's magnitudes, which is at most its length times the root of their count.
+    Where adapters or a head learn alone, they are few.
+    """
+    n_trained, sizes = view.facts.n_trained, [norm for _, norm in view.history.grad_norms]
+    first, fall = _first_loss(view), _fall(view)
+    if n_trained is None or view.facts.betas is None or view.history.ranks is not None:
+        return None
+    if not view.learns_tokens or fall is None:
+        return None
+    if len(sizes) < limit("OPT007", "norms") or not all(map(math.isfinite, sizes)):
+        return None
+    rates = [rate for _, rate in view.history.rates]
+    n_left = max(0, (view.facts.total_steps or 0) - view.updates)
+    way = statistics.fmean(rates) * view.updates + max(rates) * n_left
+    # the length of a step, in rates, is above 1 if an optimiser makes it longer than Adam's
+    reach = way * max(1.0, steps_in_rates(view)) * max(sizes) * math.sqrt(n_trained)
+    if reach > limit("OPT007", "reach") * first or fall >= max(_least_fall(view), _chance(view)):
+        return None
+    n = view.updates + n_left
+    return suspect("OPT007/reach", n=n, reach=reach, first=first, rate=view.rate, step=view.updates)
+
+
 def _farthest(view: HistoryView, distance: float) -> float | None:
     """How far all updates can have moved the predictions, in nats; None if unknown.
 
@@ -224,54 +247,10 @@ def _chance(view: HistoryView) -> float:
     return limit("OPT007", "errors") * noise(view.losses) * math.sqrt(1 / _FIRST + 1 / n_last)
 
 
-def swollen_memory(view: HistoryView) -> Candidate | None:
-    """Steps of Adam far below what gradients of pure chance give, while most is still unlearnt.
-
-    Of gradients without anything in common, Adam's mean keeps sqrt((1 - beta1) / (1 + beta1)) of
-    their size: no training has smaller steps, unless squares of other, larger gradients are
-    remembered. Where all is learnt, gradients vanish, and that is sound.
-    """
-    betas, step, end = view.facts.betas, view.facts.remembered_step, view.end
-    unigram, chance = view.facts.unigram, view.chance_step
-    if betas is None or step is None or end is None or not view.learns_tokens:
-        return None
-    if chance is None or view.updates < limit("OPT008", "updates"):
-        return None
-    if tears(view) or heavy_decay(view) is not None:
-        return None  # so weights lost what they had, and with it their gradients
-    shrinkage = _shrinkage_of_gradients(view)
-    if shrinkage is not None and shrinkage < limit("OPT008", "vanished") * step / chance:
-        return None  # it remembers gradients of the usual size, and those of now have vanished
-    if not view.steps_vanish or end < limit("OPT008", "unlearnt"):
-        return None
-    # gradients that vanish, as of a model that is torn or hardly moves, lead to the same steps
-    is_stuck = unigram is not None and end > unigram - limit("DAT009", "above")
-    is_bad = is_stuck or not view.goes_well
-    # gradients of weights that fade get small too: then the decay is the likelier cause
-    fades = (view.facts.weight_decay or 0.0) > limit("OPT010", "decay")
-    return suspect(
-        "OPT008/swollen",
-        0.5 if fades else None,
-        size=step,
-        chance=chance,
-        beta2=betas[1],
-        severity="fault" if shrinkage is not None and is_bad else "note",
-    )
-
-
-def _shrinkage_of_gradients(view: HistoryView) -> float | None:
-    """The size of the last gradients, of the first ones; None if too few were seen."""
-    norms = [value for _, value in view.history.grad_norms if math.isfinite(value)]
-    if len(norms) < 2 * _FEW_NORMS:
-        return None
-    first, last = statistics.median(norms[:_FEW_NORMS]), statistics.median(norms[-_FEW_NORMS:])
-    return last / first if first > 0 else None
-
-
 CAUSES: tuple[Cause, ...] = (
     too_low,
     straight_fall,
     short_plain_steps,
     motionless_model,
-    swollen_memory,
+    short_of_reach,
 )

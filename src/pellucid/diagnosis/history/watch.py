@@ -162,6 +162,7 @@ def _facts(watched: WatchState, optimisers: Sequence[Any], rates: Points) -> Fac
         rests=None if watched.has_trained is None else not watched.has_trained,
         frozen=frozen_share(model),
         frozen_at_first=frozen_share(model, watched.n_trained_at_first),
+        n_trained=_n_trained(groups),
         frozen_body=is_body_frozen(model),
         has_prompts=None if watched.prompt_answers is None else watched.prompt_answers.has_prompts,
         untrained=untrained_share(model),
@@ -209,6 +210,12 @@ def _decays(groups: list[dict[str, Any]]) -> Any:
         return None
     shapes = [p.ndim for g in shrinking for p in cast("list[nn.Parameter]", g["params"])]
     return "all" if min(shapes, default=2) < 2 else "matrices"
+
+
+def _n_trained(groups: list[dict[str, Any]]) -> int | None:
+    """How many numbers the optimisers train; None of none."""
+    weights = (weight for group in groups for weight in cast("list[nn.Parameter]", group["params"]))
+    return sum(weight.numel() for weight in weights if weight.requires_grad) or None
 
 
 def _rising(rates: Points) -> int | None:

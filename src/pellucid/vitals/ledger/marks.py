@@ -38,6 +38,7 @@ MarkName = Literal[
     "same_rows",
     "same_length",
     "known_rows",
+    "epoch",
     "one_class",
     "copies",
     "one_row",
@@ -265,6 +266,9 @@ class Marks:
         counts = self._row_counts
         times = counts.add(numbers) if is_long else counts.add_batch(texts)
         self._mark("known_rows", row, times, shows=times > 0)
+        if is_long:
+            n_updates = counts.updates_an_epoch()
+            self._mark("epoch", row, n_updates, shows=n_updates > 0)
 
     def _mark_weights(
         self, row: Row, numbers: Mapping[str, float], last: tuple[Row, Mapping[str, float]] | None

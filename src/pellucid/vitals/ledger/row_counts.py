@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from bisect import bisect
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import combinations
@@ -15,6 +16,8 @@ _TEMPLATE = 0.25
 _FEWEST_ROWS = 64
 #: So many different rows do not come together by chance, however short they are.
 _DIFFERENT = 4
+#: How many rows there are is known once the next is a new one with such a chance at most.
+_NEW = 0.3
 #: Rows that are remembered, and rows whose parts are.
 _MOST_ROWS, _MOST_PAIRED = 2**17, 2**15
 #: Two parts of one row, with what tells which of its parts they are.
@@ -30,6 +33,8 @@ class RowCounts:
         #: by two parts of a row: how often they came together, in so many rows
         self._pairs: Counter[_Pair] = Counter()
         self._n_rows = 0
+        #: after each update: how many rows of text there were so far, and how many different ones
+        self._sizes = [(0, 0)]
         #: by the checksums of all first rows of a batch: how often they came together
         self._batches: Counter[tuple[float, ...]] = Counter()
         #: the same of short rows too, how many there were, and the most of one
@@ -74,10 +79,24 @@ class RowCounts:
             times = max(times, statistics.median(map(self._count_pairs, rows)))
         if len(self._rows) < _MOST_ROWS:
             self._rows.update(texts)
+            self._sizes.append((self._sizes[-1][0] + len(texts), len(self._rows)))
         if self._n_rows < _MOST_PAIRED:
             self._pairs.update(pair for pairs in rows for pair in pairs)
             self._n_rows += len(rows)
         return times
+
+    def updates_an_epoch(self) -> float:
+        """In how many updates each row comes once, at most; 0 while too many rows are new.
+
+        The last third of the rows says how likely a new one is: a share of k of n that were new
+        comes, with 95%, from a chance below about (k + 3) / n.
+        """
+        n, n_different = self._sizes[-1]
+        n_before, n_different_before = self._sizes[bisect(self._sizes, (2 * n // 3, n)) - 1]
+        n_late = n - n_before
+        chance = (n_different - n_different_before + 3) / max(1, n_late)
+        n_rows = n_different / (1 - chance) if chance <= _NEW else 0.0
+        return n_rows * (len(self._sizes) - 1) / n if n else 0.0
 
     def _count_pairs(self, pairs: Sequence[_Pair]) -> float:
         """How often two parts of a row came together, as a median over all pairs of its parts.
