@@ -62,6 +62,11 @@ SECTIONS = {
     "generate": Section(
         "generate", "benchmarks.generate:table", "benchmarks.generate --nanogpt nanoGPT"
     ),
+    "generate-512": Section(
+        "generate-512",
+        "benchmarks.generate:table",
+        "benchmarks.generate --prompt 512 --new-tokens 16 --llama-cpp llama.cpp",
+    ),
     "generate-cuda": Section(
         "generate-cuda",
         "benchmarks.generate:table",
@@ -99,6 +104,12 @@ SECTIONS = {
         "benchmarks.quality --train wiki.test.raw --held-out wiki.valid.raw "
         "--preset nano --seconds 300",
     ),
+    "quality-gpt2-micro-300s": Section(
+        "quality-gpt2-micro-300s",
+        "benchmarks.quality.page:table",
+        "benchmarks.quality --train wiki.test.raw --held-out wiki.valid.raw "
+        "--preset micro --seconds 300",
+    ),
     "quality-gpt2-nano-300s-code": Section(
         "quality-gpt2-nano-300s-code",
         "benchmarks.quality.page:table",
@@ -113,6 +124,7 @@ SECTIONS = {
     "recipe-choices": Section(
         "recipe-choices", "benchmarks.recipe_choices:page", "benchmarks.recipe_choices"
     ),
+    "prepare": Section("prepare", "benchmarks.prepare:table", "benchmarks.prepare --texts TEXT"),
     "bfloat16-weights": Section(
         "bfloat16-weights", "benchmarks.bfloat16_weights:table", "benchmarks.bfloat16_weights"
     ),
