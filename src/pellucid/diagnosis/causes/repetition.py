@@ -109,8 +109,10 @@ def _short_epoch(view: HistoryView) -> Candidate | None:
     if epoch is None or not epoch.n_seen or not (_may_repeat(view) and is_of_text):
         return None
     length = epoch.values[-1]
+    if not 0 < length <= limit("DAT021", "epoch"):
+        return None
     times = view.updates / length
-    if length > limit("DAT021", "epoch") or times < limit("DAT021", "times"):
+    if times < limit("DAT021", "times"):
         return None
     return suspect("DAT021/epoch", epoch=length, times=times, of=view.updates, step=epoch.first)
 

@@ -189,20 +189,22 @@ def short_of_reach(view: HistoryView) -> Candidate | None:
     the sum of the gradient's magnitudes, which is at most its length times the root of their count.
     Where adapters or a head learn alone, they are few.
     """
-    n_trained, sizes = view.facts.n_trained, [norm for _, norm in view.history.grad_norms]
+    n_trained, sizes = view.facts.n_trained or 0, [norm for _, norm in view.history.grad_norms]
+    numbers = [*view.losses, *sizes, *(rate for _, rate in view.history.rates)]
+    is_known = n_trained > 0 and all(map(math.isfinite, numbers))
+    if not is_known or view.facts.betas is None or view.history.ranks is not None:
+        return None
     first, fall = _first_loss(view), _fall(view)
-    if n_trained is None or view.facts.betas is None or view.history.ranks is not None:
+    if not view.learns_tokens or len(sizes) < limit("OPT007", "norms"):
         return None
-    if not view.learns_tokens or fall is None:
-        return None
-    if len(sizes) < limit("OPT007", "norms") or not all(map(math.isfinite, sizes)):
+    if fall is None or fall >= max(_least_fall(view), _chance(view)):
         return None
     rates = [rate for _, rate in view.history.rates]
     n_left = max(0, (view.facts.total_steps or 0) - view.updates)
     way = statistics.fmean(rates) * view.updates + max(rates) * n_left
     # the length of a step, in rates, is above 1 if an optimiser makes it longer than Adam's
     reach = way * max(1.0, steps_in_rates(view)) * max(sizes) * math.sqrt(n_trained)
-    if reach > limit("OPT007", "reach") * first or fall >= max(_least_fall(view), _chance(view)):
+    if reach > limit("OPT007", "reach") * first:
         return None
     n = view.updates + n_left
     return suspect("OPT007/reach", n=n, reach=reach, first=first, rate=view.rate, step=view.updates)
