@@ -5,8 +5,8 @@
 All encode the same rows of text with the same byte-level BPE, which pellucid trains on the first
 file. The library's `encode_batch` has all texts in memory and nothing else to do. "As an array"
 also puts the ids into one array on disk. pellucid prepares as for a run: it reads the file, drops
-duplicates, divides the rows into training and held-out text, encodes them with bounded memory, and
-writes arrays with their checksums. Each works in a process of its own, in turns.
+duplicates, and divides the rows into training and held-out text. It encodes them with bounded
+memory, and writes arrays with their checksums. Each works in a process of its own, in turns.
 
 Comes in: files of JSON Lines with a field "text". Goes out: a table on standard output, and a dated
 JSON file under benchmarks/results/. Training a tokenizer is not part of any time.
@@ -28,7 +28,7 @@ from benchmarks.train_table import machine_line
 from benchmarks.workers import Contestant, in_turns, ratios, seconds, started
 
 FOLDER = Path(__file__).parent
-ALONE, AS_ARRAY, OURS = "encode_batch", "encode_batch, as an array", "pellucid"
+LIBRARY, ARRAY, PELLUCID = "encode_batch", "encode_batch, as an array", "pellucid"
 #: Rows that the library gets at once where ids go to disk.
 _ROWS = 1000
 
@@ -73,7 +73,7 @@ def measure(
 ) -> dict[str, Any]:
     """All turns of one text."""
     setup = {"text": str(text.resolve()), "tokenizer": str(tokenizer)}
-    makers = {ALONE: "library_alone", AS_ARRAY: "library_array", OURS: "pellucid"}
+    makers = {LIBRARY: "library_alone", ARRAY: "library_array", PELLUCID: "pellucid"}
     contestants = [
         Contestant(name, f"benchmarks.prepare:{make}", setup | {"folder": str(folder / make)})
         for name, make in makers.items()
@@ -88,8 +88,8 @@ def measure(
         "summary": {
             name: {
                 "seconds": seconds(own_turns),
-                "to_alone": sorted(ratios(own_turns, turns[ALONE])),
-                "to_alone_by_processor": sorted(ratios(own_turns, turns[ALONE], "processor")),
+                "to_alone": sorted(ratios(own_turns, turns[LIBRARY])),
+                "to_alone_by_processor": sorted(ratios(own_turns, turns[LIBRARY], "processor")),
                 "peak_bytes": own_turns[-1].peak_bytes,
             }
             for name, own_turns in turns.items()
@@ -187,7 +187,7 @@ def table(results: dict[str, Any]) -> str:
             )
             lines.append(
                 f"| {case['text']} | {case['bytes'] / 1e6:.0f} | {name} "
-                f"| {summary['seconds']:.2f} | {'' if name == ALONE else times} "
+                f"| {summary['seconds']:.2f} | {'' if name == LIBRARY else times} "
                 f"| {summary['peak_bytes'] / 1e6:,.0f} |"
             )
     return "\n".join(lines)

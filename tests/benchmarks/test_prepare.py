@@ -29,7 +29,7 @@ def test_all_encode_the_same_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_the_table_has_the_ratios_with_their_range() -> None:
     summary = {"seconds": 2.0, "to_alone": [1.0, 1.1, 1.3], "peak_bytes": 250e6}
     summary["to_alone_by_processor"] = [1.0, 1.05, 1.2]
-    case = {"text": "a.jsonl", "bytes": 10**7, "summary": {prepare.OURS: summary}}
+    case = {"text": "a.jsonl", "bytes": 10**7, "summary": {prepare.PELLUCID: summary}}
     machine = {"processor": "P", "cores": 2, "capability": "C", "torch": "2", "python": "3"}
     head = {"command": "c", "date": "d", "threads": 2, "commit": "x", "load_before": 0.0}
     table = prepare.table(head | {"machine": machine, "cases": [case]})

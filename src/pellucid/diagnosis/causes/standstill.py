@@ -201,9 +201,9 @@ def short_of_reach(view: HistoryView) -> Candidate | None:
         return None
     rates = [rate for _, rate in view.history.rates]
     n_left = max(0, (view.facts.total_steps or 0) - view.updates)
-    way = statistics.fmean(rates) * view.updates + max(rates) * n_left
+    sum_of_rates = statistics.fmean(rates) * view.updates + max(rates) * n_left
     # the length of a step, in rates, is above 1 if an optimiser makes it longer than Adam's
-    reach = way * max(1.0, steps_in_rates(view)) * max(sizes) * math.sqrt(n_trained)
+    reach = sum_of_rates * max(1.0, steps_in_rates(view)) * max(sizes) * math.sqrt(n_trained)
     if reach > limit("OPT007", "reach") * first:
         return None
     n = view.updates + n_left

@@ -40,8 +40,8 @@ class Facts:
     `score_scale` is the factor of attention scores, in units of 1 / sqrt(d_head). `frozen` is the
     share of parameters that are not trained, `frozen_at_first` that when the watch was made,
     `norm_eps` the largest eps of the norms. `slow` is the
-    share whose rate is next to nothing of the highest of their optimiser, `n_trained` how many
-    numbers optimisers train; `frozen_body` says
+    share whose rate is next to nothing of the highest of their optimiser. `n_trained` is how
+    many numbers optimisers train; `frozen_body` says
     whether no matrix of any block is trained, and `has_prompts` whether rows of labels begin with
     tokens that nothing pays for. `untrained` is the share of the blocks' weights that are frozen as
     they were drawn, and `adapted` says whether a small part of each block learns alone;

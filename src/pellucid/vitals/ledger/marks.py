@@ -254,21 +254,17 @@ class Marks:
         copied = sum(n for n in Counter(texts).values() if n > 1) / len(texts)
         if len(texts) > 1:
             self._mark("copies", row, copied, shows=copied >= COPIES)
-        share = self._row_counts.share_of_one(texts)
-        self._mark("one_row", row, share, shows=share > COPIES)
-        before = [] if last is None else texts_of(last[1])
-        if last is not None and before:  # rows of the first update may not be known
-            length = numbers["tokens"]
-            self._mark("same_length", row, length, shows=length == last[1]["tokens"])
-            is_same = sorted(texts) == sorted(before)
-            self._mark("same_rows", row, float(texts == before), shows=is_same)
-        is_long = numbers["tokens"] >= _LONG
         counts = self._row_counts
-        times = counts.add(numbers) if is_long else counts.add_batch(texts)
+        share = counts.share_of_one(texts)
+        self._mark("one_row", row, share, shows=share > COPIES)
+        length = numbers["tokens"]
+        if last is not None and (old := texts_of(last[1])):  # the first may have none
+            self._mark("same_length", row, length, shows=length == last[1]["tokens"])
+            self._mark("same_rows", row, float(texts == old), shows=sorted(texts) == sorted(old))
+        times = counts.add(numbers) if length >= _LONG else counts.add_batch(texts)
         self._mark("known_rows", row, times, shows=times > 0)
-        if is_long:
-            n_updates = counts.updates_an_epoch()
-            self._mark("epoch", row, n_updates, shows=n_updates > 0)
+        epoch = counts.updates_an_epoch()
+        self._mark("epoch", row, epoch, shows=epoch > 0)
 
     def _mark_weights(
         self, row: Row, numbers: Mapping[str, float], last: tuple[Row, Mapping[str, float]] | None
