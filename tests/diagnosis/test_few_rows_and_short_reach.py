@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from pellucid.diagnosis import Finding, History, diagnose
-from pellucid.vitals import Mark
+from pellucid.vitals import Mark, MarkName
 from pellucid.vitals.ledger.batch_rows import ROWS
 from pellucid.vitals.ledger.row_counts import RowCounts
 from support.courses import curve, healthy
@@ -70,8 +70,12 @@ def test_how_many_updates_read_all_rows_is_known_once_few_rows_are_new(in_order:
     assert RowCounts().updates_an_epoch() == 0
 
 
-def test_a_few_updates_are_enough_where_epochs_are_whole() -> None:
-    assert 3 <= epoch_of(24, 6, in_order=True) < 4
+def test_rows_that_are_new_again_leave_an_epoch_unknown() -> None:
+    counts = RowCounts()
+    for update in range(40):
+        pool = 24 * (update // 30)
+        counts.add({f"text{i}": float(1 + pool + (8 * update + i) % 24) for i in range(ROWS)})
+    assert counts.updates_an_epoch() == 0
 
 
 @pytest.mark.parametrize(
@@ -83,6 +87,8 @@ def test_texts_that_a_few_updates_read_are_named_in_a_trained_model_too(
 ) -> None:
     known = Mark(n_seen=3, n_seeable=8, first=6, values=[1.0] * 3, steps=[6, 7, 8])
     mark = Mark(n_seen=1, n_seeable=8, first=8, values=[epoch], steps=[8])
-    history = replace(tuning(rate=1e-3), marks={"known_rows": known, "epoch": mark})
+    length = Mark(n_seen=8, n_seeable=8, first=1, values=[20.0] * 8, steps=[*range(1, 9)])
+    marks: dict[MarkName, Mark] = {"known_rows": known, "epoch": mark, "length": length}
+    history = replace(tuning(rate=1e-3), marks=marks)
     history = replace(history, facts=replace(history.facts, vocab_size=vocab_size))
     assert [f.severity != "note" for f in named(history, "DAT021")] == [True] * is_named

@@ -191,5 +191,12 @@ def unwrap_optimisers(optimizer: Optimisers | None) -> tuple[torch.optim.Optimiz
                 f"{type(optimiser).__name__} is no torch.optim.Optimizer: pass the one whose "
                 "step() updates the weights, or several in a list"
             )
-        inner_optimisers.append(inner)
+        inner_optimisers += _parts(inner)
     return tuple(inner_optimisers)
+
+
+def _parts(optimiser: torch.optim.Optimizer) -> list[torch.optim.Optimizer]:
+    """The optimisers to which one hands all of its weights, as SAM does; or itself."""
+    parts = [part for part in vars(optimiser).values() if isinstance(part, torch.optim.Optimizer)]
+    has_all = groups_by_parameter(parts).keys() >= groups_by_parameter([optimiser]).keys()
+    return parts if parts and has_all else [optimiser]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from pellucid.diagnosis.causes.candidate import Candidate, Cause, Comparison, suspect, suspect_mark
 from pellucid.diagnosis.causes.history_view import HistoryView
+from pellucid.diagnosis.causes.repetition import has_one_length
 from pellucid.diagnosis.finding import limit
 
 
@@ -31,12 +32,6 @@ def visible_padding(view: HistoryView) -> Candidate | None:
     value = readings[0].value
     severity = "note" if value <= limit("ATT003", "size") and view.goes_well else "warn"
     return suspect("ATT003/call", value=value, step=readings[0].step, severity=severity)
-
-
-def _is_always_as_long(view: HistoryView) -> bool:
-    """Whether rows stay as long, as far as was seen: batches of equally long texts do not."""
-    mark = view.history.marks.get("same_length")
-    return mark is None or mark.share > limit("DAT015", "same")
 
 
 def _is_new_to_text(view: HistoryView) -> bool:
@@ -250,7 +245,7 @@ CAUSES: tuple[Cause, ...] = (
     swapped_texts,
     one_token,
     Comparison("DAT015", "batch.length", ("<", "length"), n=1),
-    Comparison("DAT015/cut", "batch.cut_length", ("<", "cut"), n=1, condition=_is_always_as_long),
+    Comparison("DAT015/cut", "batch.cut_length", ("<", "cut"), n=1, condition=has_one_length),
     Comparison("LOS030", "targets.easiness", (">", "share"), n=1),
     Comparison("DAT030", "targets.renamed", (">", "share"), n=1),
     Comparison("DAT030/masked", "targets.moved", (">", "errors"), n=1),

@@ -176,6 +176,8 @@ def drawn_table(view: HistoryView) -> Candidate | None:
     is_trained = (view.first("weights.trained") or 0.0) > limit("WGT004", "trained")
     if not view.first("weights.new_table") or not is_trained or not view.learns_tokens:
         return None
+    if view.first("weights.new_heads"):
+        return suspect("WGT004/heads", is_new=1.0, step=0)
     # a new vocabulary may be meant, if it is learnt
     entropy, end = view.first("batch.entropy") or view.facts.unigram, view.end
     is_learnt = entropy is not None and end is not None and end < entropy

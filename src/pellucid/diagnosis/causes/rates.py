@@ -105,7 +105,9 @@ def no_warm_up(view: HistoryView) -> Candidate | None:
     is_small = is_small or has_adapters(view)
     # a plateau at the frequencies of tokens is a phase of sound trainings too, and classes may
     # be hard to learn
-    is_stuck = _never_fell(view) and view.learns_tokens
+    is_flat = view.above_frequencies and (view.fall or 0.0) < limit("DAT009", "flat")
+    is_torn = first > limit("OPT006", "plateau") and is_flat
+    is_stuck = (_never_fell(view) or is_torn) and view.learns_tokens
     is_harmless = is_small and not (_rises(view) or is_stuck) and too_high(view) is None
     if is_harmless and view.goes_well and first < limit("OPT006", "note"):
         return None

@@ -104,17 +104,18 @@ def _short_epoch(view: HistoryView) -> Candidate | None:
 
     Classes are often learnt from a few rows.
     """
-    epoch, n_kinds = view.history.marks.get("epoch"), view.facts.vocab_size or 0
+    epoch, length = (view.history.marks.get(name) for name in ("epoch", "length"))
+    n_kinds = view.facts.vocab_size or 0
     is_of_text = view.learns_tokens and n_kinds > limit("GRD003", "classes")
     if epoch is None or not epoch.n_seen or not (_may_repeat(view) and is_of_text):
         return None
-    length = epoch.values[-1]
-    if not 0 < length <= limit("DAT021", "epoch"):
-        return None
-    times = view.updates / length
+    if length is None or epoch.steps[-1:] != length.steps[-1:]:
+        return None  # new rows came again, as from a policy that writes anew
+    n_updates = epoch.values[-1]
+    times = view.updates / n_updates if 0 < n_updates <= limit("DAT021", "epoch") else 0.0
     if times < limit("DAT021", "times"):
         return None
-    return suspect("DAT021/epoch", epoch=length, times=times, of=view.updates, step=epoch.first)
+    return suspect("DAT021/epoch", epoch=n_updates, times=times, of=view.updates, step=epoch.first)
 
 
 def _as_often_later(
@@ -192,6 +193,13 @@ def _ends_below(view: HistoryView, most: float) -> bool:
     rows = list(zip(view.steps, view.losses, strict=True))[-_LAST_ROWS:]
     is_coarse = len(rows) == _LAST_ROWS and rows[-1][0] - rows[-2][0] >= _COARSE
     return is_coarse and max(loss for _, loss in rows) < most
+
+
+def has_one_length(view: HistoryView) -> bool:
+    """Whether rows stay as long, as far as was seen: batches of equally long texts do not."""
+    mark = view.history.marks.get("length")
+    is_equal = [a == b for a, b in pairwise(mark.values)] if mark is not None else []
+    return not is_equal or statistics.fmean(is_equal) > limit("DAT015", "same")
 
 
 def copied_rows(view: HistoryView) -> Candidate | None:

@@ -57,6 +57,8 @@ def straight_fall(view: HistoryView) -> Candidate | None:
         return None  # of Adam, steps may be small for another reason
     if is_of_probabilities(view) or heavy_decay(view) is not None or _still_rises(view):
         return None
+    if _lengthens(view):
+        return None
     quarter_means = [statistics.fmean(losses[i * n : (i + 1) * n]) for i in range(4)]
     early, late = quarter_means[0] - quarter_means[1], quarter_means[2] - quarter_means[3]
     chance = limit("OPT007", "errors") * noise(losses) * math.sqrt(2 / n)
@@ -96,6 +98,15 @@ def short_plain_steps(view: HistoryView) -> Candidate | None:
     return suspect(
         "OPT007/plain", stride=stride, n_rates=n_rates, rate=view.rate, step=view.updates
     )
+
+
+def _lengthens(view: HistoryView) -> bool:
+    """Whether texts become longer: later ones have other tokens, and more of them to learn from."""
+    mark = view.history.marks.get("length")
+    lengths = [] if mark is None else mark.values
+    n = len(lengths) // 4
+    first, last = statistics.fmean(lengths[:n] or [0.0]), statistics.fmean(lengths[-n:] or [0.0])
+    return last > limit("OPT007", "longer") * first
 
 
 def _still_rises(view: HistoryView) -> bool:

@@ -272,7 +272,10 @@ def thrown_away(view: HistoryView) -> Candidate | None:
     if mark is None or mark.share < limit("UPD009", "share"):
         return None
     in_all = round(sum(mark.values))
-    if mark.n_seen < 2 or mark.value < limit("UPD009", "each") or in_all < limit("UPD009", "all"):
+    # gradients of several losses may be cleared one by one, and a step use all of them
+    others = filter(None, map(view.history.marks.get, ("swapped", "stale")))
+    least = limit("UPD009", "others" if any(other.n_seen for other in others) else "each")
+    if mark.n_seen < 2 or mark.value < least or in_all < limit("UPD009", "all"):
         return None
     return suspect("UPD009", times=in_all, each=mark.value, n=mark.n_seen, step=mark.first)
 

@@ -17,6 +17,7 @@ from pellucid.vitals.call.dependence import Repetition
 from pellucid.vitals.call.first_model import (
     added_rows,
     equal_units,
+    has_new_heads,
     has_new_table,
     longest_wavelength,
     trained_gains,
@@ -61,6 +62,7 @@ class FirstCallProbe:
         self._gains = guard("weights.trained", trained_gains, model) if enabled else None
         #: whether trained weights have a table of tokens that is as it was drawn
         self._is_new = guard("weights.new_table", has_new_table, model) if self._gains else None
+        self._has_new_heads = self._is_new and guard("weights.new_heads", has_new_heads, model)
         self._is_due = enabled
         #: whether the first update is still to come
         self.is_open = True
@@ -142,6 +144,7 @@ class FirstCallProbe:
             signs["weights.trained"] = self._gains
         if self._is_new is not None:
             signs["weights.new_table"] = float(self._is_new)
+            signs["weights.new_heads"] = float(bool(self._has_new_heads))
         self.passes = repeat.passes
         return signs
 

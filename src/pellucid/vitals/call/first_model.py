@@ -89,13 +89,28 @@ def has_new_table(model: nn.Module) -> bool | None:
     Args:
         model: As it is before its first update.
     """
+    tables = _tables_of_tokens(model)
+    return any(map(is_drawn, tables)) if tables else None
+
+
+def has_new_heads(model: nn.Module) -> bool:
+    """Whether the token embedding was trained, and every head over its tokens is as it was drawn.
+
+    Args:
+        model: As it is before its first update.
+    """
+    tables = _tables_of_tokens(model)
+    return len(tables) > 1 and not is_drawn(tables[0]) and all(map(is_drawn, tables[1:]))
+
+
+def _tables_of_tokens(model: nn.Module) -> list[Tensor]:
+    """The token embedding and the heads over its tokens, as far as they can be read."""
     _, table = _largest_table(model)
     if table is None:
-        return None
+        return []
     heads = (m for m in model.modules() if isinstance(m, nn.Linear))
     tables = [table.weight, *(m.weight for m in heads if len(m.weight) == table.num_embeddings)]
-    readable = [t for t in tables if type(t.detach()) is Tensor and not t.is_meta]
-    return any(map(is_drawn, readable)) if readable else None
+    return [t for t in tables if type(t.detach()) is Tensor and not t.is_meta]
 
 
 def added_rows(model: nn.Module, ids: Int[Tensor, " n"]) -> int | None:

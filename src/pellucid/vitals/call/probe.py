@@ -105,9 +105,9 @@ class CallProbe:
             self._add("call.source", self._measure_source)
         if arguments.inputs.ndim == 2 and self._repeat.takes_mask() and self._may_take(2):
             self._add("call.padding", self._measure_padding)
+        forgotten = partial(padding_mask.forgotten_rows, arguments, self._repeat)
         if self._may_take(2):
-            test = partial(padding_mask.forgotten_rows, arguments, self._repeat)
-            self._add("call.forgotten", test)
+            self._add("call.forgotten", forgotten)
         if arguments.inputs.ndim == 2 and arguments.source is None and self._may_take(2):
             self._add("call.documents", self._measure_documents)
         if self._signs.get("call.rows") == 0 and self._may_take(2):
@@ -196,8 +196,7 @@ class CallProbe:
             read = [float(changes[row, place]) for row, (_, _, place) in enumerate(places)]
             signs = self._aligned(aligned, self._repeat.over_rounding(max(read)), future)
             return signs if "targets.unmasked" not in signs or is_unmasked(tokens, targets) else {}
-        # a causal model guesses the token that follows: masked ones are one place on
-        if is_masked(tokens, targets) or is_masked(tokens[:, 1:], targets[:, :-1]):
+        if self._is_masked(tokens, targets):
             movement = future or self._move_of_later(before, [first for first, _, _ in places])
             signs = {"targets.padding": target_rows.paid_padding(arguments, tokens, targets)}
             return signs | self._drop_hidden({"call.right": future} if movement else {})
@@ -218,10 +217,16 @@ class CallProbe:
             signs["targets.unrelated"] = unrelated(tokens, targets)
         return signs
 
+    def _is_masked(self, tokens: Tensor, targets: Tensor) -> bool:
+        """Whether tokens are masked, by all rows; one place on if a causal model guesses them."""
+        ids, paid, source = self._call.ids, self._call.paid, self._call.arguments.source
+        if source is None and ids is not None and paid is not None and ids.shape == paid.all.shape:
+            tokens, targets = ids, paid.all
+        return is_masked(tokens, targets) or is_masked(tokens[:, 1:], targets[:, :-1])
+
     def _move_of_later(self, before: Tensor, starts: list[int]) -> float:
-        repeat, arguments = self._repeat, self._call.arguments
-        move = repeat.move_of_later(arguments, before, starts) if self._may_take(1) else 0.0
-        return self._repeat.over_rounding(move or 0.0)
+        move = partial(self._repeat.move_of_later, self._call.arguments, before, starts)
+        return self._repeat.over_rounding((self._may_take(1) and move()) or 0.0)
 
     def _aligned(self, aligned: Alignment, read: float, future: float) -> dict[str, float]:
         """Signs of targets that the inputs hold, by their offset."""

@@ -177,7 +177,9 @@ def paid_padding(
     mask, is_paid = arguments.tensor(arguments.mask), targets != IGNORED
     is_padding = torch.zeros_like(is_paid)
     if mask is not None and mask.shape == tokens.shape:
-        is_padding |= mask == 0
+        is_text = mask != 0
+        is_padding |= ~is_text
+        is_padding[:, :-1] &= ~is_text[:, 1:]  # padding may come before a text, and is no target
     if arguments.pad is not None:
         is_pad = (tokens == arguments.pad).long()
         ends = is_pad.cumprod(1) + is_pad.flip(1).cumprod(1).flip(1)

@@ -36,7 +36,7 @@ MarkName = Literal[
     "parts",
     "discarded",
     "same_rows",
-    "same_length",
+    "length",
     "known_rows",
     "epoch",
     "one_class",
@@ -258,8 +258,8 @@ class Marks:
         share = counts.share_of_one(texts)
         self._mark("one_row", row, share, shows=share > COPIES)
         length = numbers["tokens"]
+        self._mark("length", row, length, shows=True)
         if last is not None and (old := texts_of(last[1])):  # the first may have none
-            self._mark("same_length", row, length, shows=length == last[1]["tokens"])
             self._mark("same_rows", row, float(texts == old), shows=sorted(texts) == sorted(old))
         times = counts.add(numbers) if length >= _LONG else counts.add_batch(texts)
         self._mark("known_rows", row, times, shows=times > 0)

@@ -17,7 +17,7 @@ _FEWEST_ROWS = 64
 #: So many different rows do not come together by chance, however short they are.
 _DIFFERENT = 4
 #: How many rows there are is known once the next is a new one with such a chance at most.
-_NEW = 0.3
+_NEW = 0.15
 #: Rows that are remembered, and rows whose parts are.
 _MOST_ROWS, _MOST_PAIRED = 2**17, 2**15
 #: Two parts of one row, with what tells which of its parts they are.
