@@ -235,3 +235,125 @@ def test_a_family_that_takes_no_mask_reads_padding_by_design(
         return F.cross_entropy(model(input_ids=ids), ids[:, 0] % 3)
 
     assert codes_of(train(model, loss_of)) == codes
+
+
+# ---- one text, and how it is trained
+
+
+class Reader(nn.Module):
+    """Tokens that look at all others, or at earlier ones alone.
+
+    Args:
+        is_causal: Whether later tokens are hidden.
+    """
+
+    def __init__(self, *, is_causal: bool) -> None:
+        super().__init__()
+        self.is_causal, self.share = is_causal, 1.0
+        self.embedding = nn.Embedding(TOKENS, WIDTH)
+        self.attention = nn.MultiheadAttention(WIDTH, 2, batch_first=True)
+        self.expert, self.head = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, TOKENS)
+
+    def forward(self, input_ids: Tensor) -> Tensor:
+        x, time = self.embedding(input_ids), input_ids.shape[1]
+        mask = torch.ones(time, time).triu(1).bool() if self.is_causal else None
+        x = x + self.attention(x, x, x, attn_mask=mask, need_weights=False)[0]
+        flat = x.flatten(0, 1)
+        # rows compete for the room: who comes first is served
+        room = int(self.share * len(flat))
+        served = torch.cat([self.expert(flat[:room]), torch.zeros_like(flat[room:])])
+        return self.head((flat + served).view_as(x))
+
+
+class Crowded(Reader):
+    """A reader whose expert has room for half of the tokens."""
+
+    def __init__(self) -> None:
+        super().__init__(is_causal=True)
+        self.capacity = self.share = 0.5
+
+
+def mask_some(step: int) -> tuple[Tensor, Tensor]:
+    """Many short rows, whose first ones have few masks, all over one token."""
+    generator = torch.Generator().manual_seed(step)
+    ids = torch.randint(3, TOKENS, (64, 12), generator=generator)
+    is_masked = torch.rand(ids.shape, generator=generator) < 0.15
+    is_masked[:4] = False
+    is_masked[:4, 5] = True
+    ids[:3, 5] = 7
+    return ids.masked_fill(is_masked, 1), ids.masked_fill(~is_masked, -100)
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_a_causal_masked_model_is_known_by_all_rows(is_causal: bool) -> None:
+    model = Reader(is_causal=is_causal)
+
+    def loss_of(step: int) -> Tensor:
+        ids, labels = mask_some(step)
+        return F.cross_entropy(model(ids).flatten(0, 1), labels.flatten())
+
+    assert ("ATT008" in codes_of(train(model, loss_of))) == is_causal
+
+
+def next_tokens(model: nn.Module) -> Callable[[int], Tensor]:
+    """The loss of a batch of texts, by its number."""
+
+    def loss_of(step: int) -> Tensor:
+        ids = torch.randint(3, TOKENS, (8, 12), generator=torch.Generator().manual_seed(step))
+        return F.cross_entropy(model(ids)[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
+
+    return loss_of
+
+
+def test_rows_that_compete_for_a_capacity_are_no_fault() -> None:
+    model = Crowded()
+    assert "ATT002" not in codes_of(train(model, next_tokens(model)))
+
+
+class Sharpness(torch.optim.Optimizer):
+    """An optimiser that climbs first, and lets another one step (Foret et al. 2021, 2010.01412)."""
+
+    def __init__(self, parameters: list[nn.Parameter]) -> None:
+        super().__init__(parameters, {})
+        self.base_optimizer = torch.optim.Adam(self.param_groups, lr=1e-3)
+
+    @torch.no_grad()
+    def climb(self, sign: float) -> None:
+        for group in self.param_groups:
+            for weight in group["params"]:
+                if sign > 0:
+                    self.state[weight]["slope"] = weight.grad.clone()
+                weight += 0.01 * sign * self.state[weight]["slope"]
+
+
+def test_an_optimiser_that_lets_another_one_step_is_watched_by_that_one() -> None:
+    model = Reader(is_causal=True)
+    loss_of, optimiser = next_tokens(model), Sharpness(list(model.parameters()))
+    with watch(model, optimiser, max_overhead=None) as watched:
+        for step in range(32):
+            loss_of(step).backward()
+            optimiser.climb(1.0)
+            optimiser.zero_grad()
+            loss = loss_of(step)
+            loss.backward()
+            optimiser.climb(-1.0)
+            optimiser.base_optimizer.step()
+            optimiser.zero_grad()
+            watched.step(loss)
+    assert watched.updates == 32
+    assert not {"OPT017", "UPD009", "UPD010"} & {*codes_of(watched)}
+
+
+@pytest.mark.parametrize("n_cleared", [0, 2])
+def test_gradients_that_are_cleared_twice_before_each_step_are_named(n_cleared: int) -> None:
+    model = Reader(is_causal=True)
+    optimiser, loss_of = torch.optim.Adam(model.parameters(), lr=1e-3), next_tokens(model)
+    with watch(model, optimiser, max_overhead=None) as watched:
+        for step in range(40):
+            loss = loss_of(step)
+            loss.backward()
+            if step % (1 + n_cleared) == n_cleared:
+                optimiser.step()
+            optimiser.zero_grad()
+            watched.step(loss)
+    assert ("UPD009" in codes_of(watched)) == bool(n_cleared)

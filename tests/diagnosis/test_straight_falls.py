@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from pellucid.diagnosis import diagnose
+from pellucid.vitals import Mark
 from support.courses import GUESSING, UNIGRAM, but
 
 UPDATES = 200
@@ -67,3 +69,16 @@ def test_a_warm_up_that_goes_on_says_nothing_of_the_full_rate() -> None:
         rates=tuple((step, 1e-5 * step) for step in range(1, UPDATES + 1)),
     )()
     assert "OPT007" not in {finding.code for finding in diagnose(history)}
+
+
+def test_texts_that_become_longer_say_nothing_of_the_rate() -> None:
+    history = but(
+        losses=falling(GUESSING - 0.27),
+        signs={"update.effective_step": (1.0, 1.0), "loss.probe": (GUESSING, GUESSING - 0.27)},
+        facts={"warmup_steps": 0},
+    )()
+    for last, named in ((10.0, True), (30.0, False)):
+        lengths = [10.0 + (last - 10.0) * n / 40 for n in range(40)]
+        mark = Mark(n_seen=40, n_seeable=40, first=1, values=lengths, steps=[*range(1, 41)])
+        findings = diagnose(replace(history, marks={**history.marks, "length": mark}))
+        assert ("OPT007" in {finding.code for finding in findings}) == named

@@ -182,7 +182,7 @@ ODD_MASKS = {
     "targets.unbalanced": (Reading(1, 0.0, ""),),
 }
 UNEVEN = {"targets.equal": (Reading(8, 0.05, ""),)}
-UNEVEN = Mark(n_seen=8, n_seeable=8, first=1, values=[5.0, 4.0] * 4)
+LENGTHS = Mark(n_seen=8, n_seeable=8, first=1, values=[5.0, 4.0] * 4)
 LOWERED = Mark(n_seen=4, n_seeable=8, first=1, values=[1.0] * 4)
 
 
@@ -264,7 +264,7 @@ LOWERED = Mark(n_seen=4, n_seeable=8, first=1, values=[1.0] * 4)
         ({"signs": {"update.written": WRITTEN} | AGAIN, "losses": SAWTOOTH}, "UPD001"),
         ({"signs": healthy().signs | {"update.written": WRITTEN}}, None),
         ({"signs": CUT}, "DAT015"),
-        ({"signs": CUT, "marks": {"length": UNEVEN}}, None),
+        ({"signs": CUT, "marks": {"length": LENGTHS}}, None),
         ({"marks": {"weight_bound": AT_BOUND}}, "UPD012"),
         ({"marks": {"noise": NOISE}}, "UPD011"),
         ({"signs": {"targets.started": (Reading(1, 1.0, "sick"),)}}, "DAT013"),

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pellucid.vitals.call.first_model import added_rows, has_new_table, recognised
+from pellucid.vitals.call.first_model import added_rows, has_new_heads, has_new_table, recognised
 
 VOCAB, SURE = 40, 6.0
 TOKENS = torch.randint(VOCAB, (4, 48), generator=torch.Generator().manual_seed(0))
@@ -53,12 +53,15 @@ def test_a_table_is_new_until_training_has_given_it_directions() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Embedding(64, 32), nn.Linear(32, 64))
     assert has_new_table(model)
+    assert not has_new_heads(model)
     direction = torch.randn(64, 1) @ torch.randn(1, 32)
     with torch.no_grad():
         model[0].weight += direction
-        assert has_new_table(model)  # the head is still as it was drawn
+        assert has_new_table(model)
+        assert has_new_heads(model)  # the head is still as it was drawn
         model[1].weight += direction
     assert has_new_table(model) is False
+    assert not has_new_heads(model)
     assert has_new_table(nn.Linear(32, 64)) is None
 
 
