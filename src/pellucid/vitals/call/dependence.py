@@ -194,9 +194,8 @@ class Repetition:
 
 def _is_of_batch(module: nn.Module) -> bool:
     """Whether it drops tokens over a capacity, or takes its statistics from the batch alone."""
-    is_batch_norm = isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d)
-    has_capacity = any("capacity" in name for name in vars(module))
-    return has_capacity or (is_batch_norm and module.running_mean is None)
+    is_norm = isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d)
+    return any("capacity" in n for n in vars(module)) or (is_norm and module.running_mean is None)
 
 
 def _is_in_half() -> bool:
