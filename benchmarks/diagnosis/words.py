@@ -85,11 +85,12 @@ Below is a part: one loop of each kind with each of three seeds, run once after 
 frozen. The same loops were run before (137, 139, 142, 143, 143, then 144 of 155 detected, with 2
 and then no false alarms), and some rules came after a look at what those runs had missed. Another
 process or two were at work beside this run. After it, the test of the order of rows came last among
-those of a call, and `DAT009` became a note for trained weights that learn answers. `RLH014`, whose
-text names the sign, counts as right where a reward has the wrong sign. Of the runs that are missed,
-six have pairs or texts exchanged, which nothing in the loop contradicts. All 1,095 trainings were
-last run on 2026-11-27, with older rules: 373 of 461 harmed runs detected, 364 causes right, 0 of
-433 false alarms.
+those of a call, and `DAT009` became a note for trained weights that learn answers. Then came what
+the fifth examination below has led to: the tuning split ran again after it, this one not. `RLH014`,
+whose text names the sign, counts as right where a reward has the wrong sign. Of the runs that are
+missed, six have pairs or texts exchanged, which nothing in the loop contradicts. All 1,095
+trainings were last run on 2026-11-27, with older rules: 373 of 461 harmed runs detected, 364 causes
+right, 0 of 433 false alarms.
 
 """
 
@@ -145,8 +146,18 @@ the batch, a class read from one place, and classes beside their tokens. There a
 than the training, embeddings that start too large, divided cosines, and class weights turned round.
 Two have probabilities in `kl_div`. Of fine-tunings there are new tokens in a frozen table, a table
 drawn anew, another tokenizer, and uncut outputs of a soft prompt. Ends that are not paid for have
-one code since. Still missed are 24 rows in a fine-tuning, a low rate of adapters, and exchanged
-pairs. A distance that is added to the reward is named by what follows.
+one code since. So do 24 rows in a fine-tuning and a low rate of adapters, later. Exchanged pairs
+are still missed, and a distance that is added to the reward is named by what follows.
+
+A fifth one, in two parts, drew its kinds of mistakes by lot from lists of what the diagnosis is
+meant to know. Of its five alarms four are gone, or notes: at SAM, whose own step is never called,
+at texts that become longer, at a distillation, and at padding before the text. The other is IPO,
+whose first loss was four times ln 2. Of the 14 missed and the 3 with a wrong cause, seven are named
+rightly since, seen on the loops themselves. They are a causal mask in four dimensions, gradients
+that are cleared twice before each step, and rows that are cut after six tokens. The others are a
+head that lost its tie, a first step that tears the weights, large first weights, and adapters at a
+low rate. Still missed are special tokens within texts, a document that comes sixty times in windows
+of few updates, and six trainings on answers.
 
 | set | harmed runs detected | first cause right | alarms in healthy and odd runs |
 |---|---|---|---|
@@ -170,7 +181,9 @@ pairs. A distance that is added to the reward is named by what follows.
 | frequent mistakes, an examination of 30 November | 33 of 40 | 30 | 4 of 52 |
 | models and tasks, a fourth examination | 21 of 26 | 18 | 1 of 32 |
 | answers and fine-tuning, a fourth examination | 17 of 24 | 13 | 1 of 32 |
-| all | 555 of 754 (74%) | 473 (63%) | 106 of 1,508 (7%) |
+| models and tasks, a fifth examination | 19 of 26 | 18 | 4 of 28 |
+| answers and fine-tuning, a fifth examination | 16 of 23 | 14 | 1 of 26 |
+| all | 590 of 803 (73%) | 505 (63%) | 111 of 1,562 (7%) |
 
 Some alarms say what is true of loops that we took for healthy ones: two or three of the first sets,
 about five of the later, four of the last ones, and three of 29 November. Among these are loops that
