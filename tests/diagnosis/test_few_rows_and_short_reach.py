@@ -92,3 +92,14 @@ def test_texts_that_a_few_updates_read_are_named_in_a_trained_model_too(
     history = replace(tuning(rate=1e-3), marks=marks)
     history = replace(history, facts=replace(history.facts, vocab_size=vocab_size))
     assert [f.severity != "note" for f in named(history, "DAT021")] == [True] * is_named
+
+
+@pytest.mark.parametrize("has_prompts", [False, True])
+def test_parts_of_prompts_that_come_again_are_no_rows(has_prompts: bool) -> None:
+    times = [12.0] * 40
+    known = Mark(n_seen=40, n_seeable=40, first=2, values=times, steps=[*range(1, 41)])
+    course = healthy()
+    facts = replace(course.facts, has_prompts=has_prompts)
+    losses = curve(8.0, 0.01, 200)
+    history = replace(course, facts=facts, losses=losses, marks={"known_rows": known})
+    assert bool(named(history, "DAT021")) != has_prompts

@@ -81,9 +81,11 @@ def few_rows(view: HistoryView) -> Candidate | None:
     """Rows that each came many times before."""
     if (candidate := _short_epoch(view)) is not None:
         return candidate
-    mark = view.history.marks.get("known_rows")
+    mark, epoch = (view.history.marks.get(name) for name in ("known_rows", "epoch"))
     if mark is None or mark.n_seen < limit("UPD003", "times"):
         return None
+    if view.facts.has_prompts and (epoch is None or not epoch.n_seen):
+        return None  # parts of prompts may be those of many other rows
     if (candidate := _cycle(view, mark)) is not None:
         return candidate
     repetitions = statistics.median(mark.values[-5:])
