@@ -18,6 +18,7 @@ import argparse
 import json
 import os
 import shutil
+import statistics
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -172,7 +173,7 @@ def _library(file: str) -> Any:
 def table(results: dict[str, Any]) -> str:
     """Markdown of all texts."""
     lines = [
-        f"{machine_line(results)}",
+        machine_line(results),
         "",
         "| text | MB | | seconds | times `encode_batch` (range; by processor time) | peak MB |",
         "|---|---|---|---|---|---|",
@@ -180,10 +181,9 @@ def table(results: dict[str, Any]) -> str:
     for case in results["cases"]:
         for name, summary in case["summary"].items():
             by_clock, by_processor = summary["to_alone"], summary["to_alone_by_processor"]
-            middle = len(by_clock) // 2
             times = (
-                f"{by_clock[middle]:.2f} ({by_clock[0]:.2f} to {by_clock[-1]:.2f}; "
-                f"{by_processor[middle]:.2f})"
+                f"{statistics.median(by_clock):.2f} ({by_clock[0]:.2f} to {by_clock[-1]:.2f}; "
+                f"{statistics.median(by_processor):.2f})"
             )
             lines.append(
                 f"| {case['text']} | {case['bytes'] / 1e6:.0f} | {name} "

@@ -146,8 +146,9 @@ the batch, a class read from one place, and classes beside their tokens. There a
 than the training, embeddings that start too large, divided cosines, and class weights turned round.
 Two have probabilities in `kl_div`. Of fine-tunings there are new tokens in a frozen table, a table
 drawn anew, another tokenizer, and uncut outputs of a soft prompt. Ends that are not paid for have
-one code since. So do 24 rows in a fine-tuning and a low rate of adapters, later. Exchanged pairs
-are still missed, and a distance that is added to the reward is named by what follows.
+one code since. Later, 24 rows in a fine-tuning and a low rate of adapters were mended too.
+Exchanged pairs are still missed, and a distance that is added to the reward is named by what
+follows.
 
 A fifth one, in two parts, drew its kinds of mistakes by lot from lists of what the diagnosis is
 meant to know. Of its five alarms four are gone, or notes: at SAM, whose own step is never called,

@@ -228,8 +228,8 @@ def other_terms(view: HistoryView) -> Candidate | None:
     # a sound gradient at these logits: the other terms pull elsewhere, as a second head does
     weight = view.first("targets.weight")
     is_sound = weight is not None and abs(weight - 1) < limit("LOS013", "mean")
-    is_own = is_sound or has_teacher(view)
-    return suspect("LOS013/ratio", ratio=ratio, step=0, severity="note" if is_own else None)
+    is_meant = is_sound or has_teacher(view)
+    return suspect("LOS013/ratio", ratio=ratio, step=0, severity="note" if is_meant else None)
 
 
 def _may_be_other_rows(view: HistoryView) -> bool:

@@ -12,7 +12,7 @@ from pellucid.diagnosis.causes.long_steps import has_adapters
 from pellucid.diagnosis.causes.optimiser import heavy_decay
 from pellucid.diagnosis.causes.probabilities import is_of_probabilities
 from pellucid.diagnosis.finding import limit
-from pellucid.diagnosis.logs.statistics import noise
+from pellucid.diagnosis.logs.statistics import ends, noise
 
 #: Steps before this update may be small on purpose.
 _FIRST_UPDATES = 10
@@ -103,9 +103,9 @@ def short_plain_steps(view: HistoryView) -> Candidate | None:
 def _lengthens(view: HistoryView) -> bool:
     """Whether texts become longer: later ones have other tokens, and more of them to learn from."""
     mark = view.history.marks.get("length")
-    lengths = [] if mark is None else mark.values
-    n = len(lengths) // 4
-    first, last = statistics.fmean(lengths[:n] or [0.0]), statistics.fmean(lengths[-n:] or [0.0])
+    if mark is None or not mark.values:
+        return False
+    first, last = ends(tuple(enumerate(mark.values)))
     return last > limit("OPT007", "longer") * first
 
 
@@ -200,9 +200,11 @@ def short_of_reach(view: HistoryView) -> Candidate | None:
     the sum of the gradient's magnitudes, which is at most its length times the root of their count.
     Where adapters or a head learn alone, they are few.
     """
-    n_trained, sizes = view.facts.n_trained or 0, [norm for _, norm in view.history.grad_norms]
-    numbers = [*view.losses, *sizes, *(rate for _, rate in view.history.rates)]
-    is_known = n_trained > 0 and all(map(math.isfinite, numbers))
+    rates, sizes = (
+        [value for _, value in points] for points in (view.history.rates, view.history.grad_norms)
+    )
+    n_trained = view.facts.n_trained or 0
+    is_known = n_trained > 0 and all(map(math.isfinite, [*view.losses, *sizes, *rates]))
     if not is_known or view.facts.betas is None or view.history.ranks is not None:
         return None
     first, fall = _first_loss(view), _fall(view)
@@ -210,7 +212,6 @@ def short_of_reach(view: HistoryView) -> Candidate | None:
         return None
     if fall is None or fall >= max(_least_fall(view), _chance(view)):
         return None
-    rates = [rate for _, rate in view.history.rates]
     n_left = max(0, (view.facts.total_steps or 0) - view.updates)
     sum_of_rates = statistics.fmean(rates) * view.updates + max(rates) * n_left
     # the length of a step, in rates, is above 1 if an optimiser makes it longer than Adam's

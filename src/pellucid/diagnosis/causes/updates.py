@@ -273,8 +273,8 @@ def thrown_away(view: HistoryView) -> Candidate | None:
         return None
     in_all = round(sum(mark.values))
     # gradients of several losses may be cleared one by one, and a step use all of them
-    others = filter(None, map(view.history.marks.get, ("swapped", "stale")))
-    least = limit("UPD009", "others" if any(other.n_seen for other in others) else "each")
+    marks = filter(None, map(view.history.marks.get, ("swapped", "stale")))
+    least = limit("UPD009", "others" if any(step_mark.n_seen for step_mark in marks) else "each")
     if mark.n_seen < 2 or mark.value < least or in_all < limit("UPD009", "all"):
         return None
     return suspect("UPD009", times=in_all, each=mark.value, n=mark.n_seen, step=mark.first)

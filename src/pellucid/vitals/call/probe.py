@@ -105,9 +105,9 @@ class CallProbe:
             self._add("call.source", self._measure_source)
         if arguments.inputs.ndim == 2 and self._repeat.takes_mask() and self._may_take(2):
             self._add("call.padding", self._measure_padding)
-        forgotten = partial(padding_mask.forgotten_rows, arguments, self._repeat)
         if self._may_take(2):
-            self._add("call.forgotten", forgotten)
+            test = partial(padding_mask.forgotten_rows, arguments, self._repeat)
+            self._add("call.forgotten", test)
         if arguments.inputs.ndim == 2 and arguments.source is None and self._may_take(2):
             self._add("call.documents", self._measure_documents)
         if self._signs.get("call.rows") == 0 and self._may_take(2):
@@ -226,7 +226,7 @@ class CallProbe:
 
     def _move_of_later(self, before: Tensor, starts: list[int]) -> float:
         move = partial(self._repeat.move_of_later, self._call.arguments, before, starts)
-        return self._repeat.over_rounding((self._may_take(1) and move()) or 0.0)
+        return self._repeat.over_rounding((move() if self._may_take(1) else None) or 0.0)
 
     def _aligned(self, aligned: Alignment, read: float, future: float) -> dict[str, float]:
         """Signs of targets that the inputs hold, by their offset."""

@@ -18,8 +18,8 @@ _FEWEST_ROWS = 64
 _DIFFERENT = 4
 #: How many rows there are is known once the next is a new one with such a chance at most.
 _NEW = 0.15
-#: Rows that are remembered, and rows whose parts are.
-_MOST_ROWS, _MOST_PAIRED = 2**17, 2**15
+#: Rows that are remembered, rows whose parts are, and updates whose counts are.
+_MOST_ROWS, _MOST_PAIRED, _MOST_UPDATES = 2**17, 2**15, 2**15
 #: Two parts of one row, with what tells which of its parts they are.
 _Pair = tuple[int, float, int, float]
 
@@ -79,7 +79,8 @@ class RowCounts:
             times = max(times, statistics.median(map(self._count_pairs, rows)))
         if len(self._rows) < _MOST_ROWS:
             self._rows.update(texts)
-            self._sizes.append((self._sizes[-1][0] + len(texts), len(self._rows)))
+            if len(self._sizes) < _MOST_UPDATES:
+                self._sizes.append((self._sizes[-1][0] + len(texts), len(self._rows)))
         if self._n_rows < _MOST_PAIRED:
             self._pairs.update(pair for pairs in rows for pair in pairs)
             self._n_rows += len(rows)
