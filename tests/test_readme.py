@@ -176,15 +176,15 @@ def test_the_long_commands_of_the_readme_run_as_they_are_printed(
 def test_the_page_of_the_readme_is_served_until_it_is_stopped(place: Path) -> None:
     assert SERVES in EVERY
     words = [sys.executable, "-m", "pellucid", *shlex.split(SERVES)[1:]]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=place)
-    assert process.stdout is not None
-    line = ""
-    while "http://127.0.0.1" not in line:
-        line = process.stdout.readline()
-        assert line, "it ended before it served"
-    time.sleep(0.5)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(60) in (0, 130)
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=place) as process:
+        assert process.stdout is not None
+        line = ""
+        while "http://127.0.0.1" not in line:
+            line = process.stdout.readline()
+            assert line, "it ended before it served"
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) in (0, 130)
 
 
 def test_every_line_that_is_not_run_is_still_on_a_page() -> None:

@@ -17,7 +17,7 @@ from pellucid.cli import main
 from pellucid.errors import CheckpointError
 from pellucid.reader import file_sha256
 from support.ranks import finish, start_ranks
-from support.tiny import ADAMW, SHARING, TINY, write_text
+from support.tiny import ADAMW, SHARING, TINY, flags_of, write_text
 
 WEIGHT = torch.arange(15.0).view(5, 3)
 
@@ -108,8 +108,9 @@ def test_ranks_write_a_file_each_and_any_number_goes_on(
     tmp_path: Path, layout: tuple[str, ...]
 ) -> None:
     size = 2 * len(layout)
-    settings = (*TINY, *ADAMW, *layout, "training.batch_size=8", "training.accumulation=4")
-    flags = [word for setting in settings for word in ("--set", setting)]
+    heads = "model.decoder.attention.n_kv_heads=2"  # ranks that share products have whole heads
+    sizes = (heads, "training.batch_size=8", "training.accumulation=4")
+    flags = flags_of((*TINY, *ADAMW, *layout, *sizes))
     words = ["train", str(write_text(tmp_path)), "--no-vitals", "--steps", "8", *flags]
     words += ["--out", "run"]
     ends = finish(start_ranks(size, ["-c", SHARING, *words], tmp_path))

@@ -38,6 +38,7 @@ from pellucid.vitals.probe_rows import Rows
 from pellucid.vitals.rules import Rule
 from pellucid.vitals.signs import Sign, rows
 from pellucid.vitals.watch import checked
+from pellucid.vitals.watch_report import EARLIER_READINGS
 
 #: Rows from which the entropies of the labels are estimated.
 _COUNTED_ROWS = 64
@@ -204,11 +205,9 @@ class _Observer:
         if self._file is None:
             return
         states, problem = _read(self._file)
-        try:
-            if str(step) in states:
-                self._watch.load_state_dict(states[str(step)])
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            problem = f"{type(error).__name__}: {error}"
+        if str(step) in states:
+            self._watch.load_state_dict(states[str(step)])
+            problem = self._watch.guard.off.get(EARLIER_READINGS, problem)
         if problem:
             text = f"{self._file.name} cannot be read ({problem}): vital signs start afresh"
             self._observer(Noticed(step=step, text=text))

@@ -54,6 +54,8 @@ _GAPS = (
 _SILENT = "rank {ranks} has shown nothing: call watch on every rank, so that they can be compared"
 #: Gaps are worth a word if the ledger has a smaller share of the updates.
 _SHARE = 0.5
+#: The part that reads saved windows, as the guard names it.
+EARLIER_READINGS = "earlier readings"
 
 
 class WatchState(NamedTuple):
@@ -233,10 +235,11 @@ class WatchReport:
         windows = self.guard("saving readings", self._judge.state_dict)
         return {"updates": self.updates} | ({} if windows is None else {"judge": windows})
 
-    @guarded("earlier readings")
+    @guarded(EARLIER_READINGS)
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take back what `state_dict` gave."""
-        self.updates = int(state["updates"])
-        self._schedule.resume_after(self.updates)
+        updates = int(state["updates"])
         if "judge" in state:
             self._judge.load_state_dict(state["judge"])
+        self.updates = updates
+        self._schedule.resume_after(updates)
