@@ -16,11 +16,11 @@ from pellucid.vitals.call.answer_rows import (
     begin_alike,
     compare_pairs,
     mixed_groups,
-    own_weights,
     pair_signs,
     pays_last_alone,
 )
 from pellucid.vitals.call.answers import Answers
+from pellucid.vitals.call.pair_weights import own_weights
 
 
 def pair(start: list[int], chosen: list[int], rejected: list[int]) -> list[list[int]]:
@@ -102,6 +102,7 @@ def test_side_that_is_longer_is_counted_pair_by_pair() -> None:
     calls = [padded(CHOSEN, left=False), padded(REJECTED, left=True)]
     signs = compare_pairs(calls, {0: reading(8, 1.0), 1: reading(8, -1.0)})
     sides = {"answers.longer": 6.5 / 8, "answers.first": 1.0, "answers.split": 0.0}
+    sides |= {"answers.same_chosen": 0.0, "answers.same_rejected": 0.0}
     assert signs == sides | {"answers.pairs": 8.0, "answers.matched": 1.0}
     assert compare_pairs(calls, {0: reading(5, 1.0), 1: reading(5, -1.0)}) == {}
 

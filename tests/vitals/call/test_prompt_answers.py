@@ -7,6 +7,7 @@ import random
 import pytest
 import torch
 
+from pellucid.batches import IGNORED
 from pellucid.vitals.call.prompt_answers import PromptAnswers, match
 
 Row = tuple[tuple[int, ...], tuple[int, ...]]
@@ -88,3 +89,33 @@ def test_labels_that_are_other_ids_or_classes_are_left_out() -> None:
         answers.add(ids, torch.tensor([1]))
         answers.add(None, ids)
     assert answers.measure() is None
+
+
+def labelled(*, shown: bool, kinds: int = 3, ended_by: int = 2) -> PromptAnswers:
+    """Prompts that list all classes, with or without the row's own once more, and the class."""
+    draws, answers = random.Random(2), PromptAnswers()
+    for _ in range(20):
+        ids, labels = torch.zeros((8, 24), dtype=torch.long), torch.full((8, 24), IGNORED)
+        for row in range(8):
+            words = [(90 + kind, 80) for kind in range(kinds)]
+            own = draws.choice(words)
+            text = draws.choices(range(10, 60), k=6) + [token for word in words for token in word]
+            text = [*text[:3], *own, *text[3:]] if shown else text
+            whole = [*text, *own, ended_by]
+            ids[row, : len(whole)] = torch.tensor(whole)
+            labels[row, len(text) : len(whole)] = ids[row, len(text) : len(whole)]
+        answers.add(ids, labels)
+    return answers
+
+
+def test_a_prompt_that_holds_its_own_class_tells_it() -> None:
+    assert labelled(shown=True).share_told({2}) == 1
+    assert labelled(shown=False).share_told({2}) == 0
+    assert labelled(shown=True, kinds=1).share_told({2}) is None
+    assert PromptAnswers().share_told({2}) is None
+
+
+def test_the_token_that_ends_answers_is_known() -> None:
+    assert labelled(shown=False, ended_by=1).share_ended_by((1,)) == 1
+    assert labelled(shown=False).share_ended_by((1,)) == 0
+    assert PromptAnswers().share_ended_by((1,)) is None

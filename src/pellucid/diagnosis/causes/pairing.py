@@ -125,6 +125,16 @@ def unbalanced_sides(view: HistoryView) -> Candidate | None:
     return suspect("PRF011", times=times, side=side, step=0)
 
 
+def one_text(view: HistoryView) -> Candidate | None:
+    """Pairs whose rejected answers are all one text: to avoid it says nothing of good answers."""
+    share, n = view.first("answers.same_rejected"), view.first("answers.pairs")
+    if share is None or n is None or not view.facts.on_preferences:
+        return None
+    if share < limit("PRF006", "same") or (view.first("answers.same_chosen") or 0.0) >= share:
+        return None
+    return suspect("PRF006/same", share=share, n=n, step=0)
+
+
 def _least_margin(loss: float) -> float:
     """The least mean margin that a mean of -log sigmoid(margin) can have (Jensen)."""
     return -math.log(math.expm1(max(loss, 1e-9)))
@@ -220,18 +230,20 @@ def summed_pairs(view: HistoryView) -> Candidate | None:
     margins = view.measure("margin")
     if not margins or not view.losses or abs(margins[0]) > limit("PRF001", "margin"):
         return None
-    first = view.losses[0]
-    # the square of IPO begins at 1 / (2 beta)^2, which is 0.2% off such a multiple for some betas
-    parts, tolerance = round(first / COIN), limit("LOS007", "coin") + abs(margins[0]) / 2
-    if not 2 <= parts <= limit("LOS007", "parts") or abs(first / COIN / parts - 1) > tolerance:
+    first, margin = view.losses[0], margins[0]
+    # -log sigmoid(z) is ln 2 - z / 2 near 0; the square of IPO begins at 1 / (2 beta)^2, which is
+    # 0.2% off a multiple of ln 2 for some betas, and falls otherwise
+    ratio = first / (COIN - margin / 2)
+    parts, tolerance = round(ratio), limit("LOS007", "coin") + abs(margin) / 8
+    if not 2 <= parts <= limit("LOS007", "parts") or abs(ratio / parts - 1) > tolerance:
         return None
     added = view.history.marks.get("parts")
     if parts == _TERMS and (added is None or added.value != parts):
         return None  # a loss of two terms, one for each answer (NCA, EXO), begins so too
     # any large number is near a multiple
-    if parts > limit("LOS007", "many") and abs(first / COIN - parts) > limit("LOS007", "off"):
+    if parts > limit("LOS007", "many") and abs(ratio - parts) > limit("LOS007", "off"):
         return None
-    return suspect("LOS007/pairs", first=first, parts=parts, ratio=first / COIN, step=0)
+    return suspect("LOS007/pairs", first=first, parts=parts, ratio=ratio, step=0)
 
 
 def one_partner(view: HistoryView) -> Candidate | None:
@@ -250,6 +262,7 @@ CAUSES: tuple[Cause, ...] = (
     unbalanced_sides,
     told_by_length,
     answers_without_end,
+    one_text,
     decided_pairs,
     turned_pairs,
     summed_pairs,

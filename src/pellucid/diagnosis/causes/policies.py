@@ -208,6 +208,17 @@ def foreign_answers(view: HistoryView) -> Candidate | None:
     return suspect("RLH009/drawn", surplus=surplus, gap=-surplus, step=0)
 
 
+def charged_entropy(view: HistoryView) -> Candidate | None:
+    """A first gradient that lowers the entropy of each place, by a price of its own."""
+    price, lowered = view.first("answers.entropy_price"), view.first("answers.lowered")
+    if price is None or not view.facts.on_rewards or price <= limit("RLH007", "price"):
+        return None
+    # where nearly all answers are raised, or lowered, a temperature looks like a price
+    if lowered is None or min(lowered, 1 - lowered) < limit("RLH007", "sides"):
+        return None
+    return suspect("RLH007/charged", price=price, step=0)
+
+
 def turned_advantages(view: HistoryView) -> Candidate | None:
     """A first update that makes the answers with the lower rewards likelier.
 
@@ -269,6 +280,7 @@ CAUSES: tuple[Cause, ...] = (
     empty_answers,
     paid_length,
     foreign_answers,
+    charged_entropy,
     turned_advantages,
     unrelated_advantages,
     climbing,

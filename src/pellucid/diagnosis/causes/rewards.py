@@ -129,6 +129,8 @@ def answers_cut_off(view: HistoryView) -> Candidate | None:
             return suspect("RLH002/one", share=share, length=1.0)
         severity = _severity_if_it_learns(view) or _severity_if_they_differ(view)
         return suspect("RLH002", share=share, length=view.late("length"), severity=severity)
+    if (candidate := _lost_ends(view)) is not None:
+        return candidate
     is_constant = len(lengths) >= limit("RLH002", "rows") and len(set(lengths)) == 1
     if shares or not is_constant or lengths[0] < 2:
         return None
@@ -138,6 +140,20 @@ def answers_cut_off(view: HistoryView) -> Candidate | None:
         length=lengths[0],
         severity=_severity_if_it_learns(view),
     )
+
+
+def _lost_ends(view: HistoryView) -> Candidate | None:
+    """Answers that had an end when training began, and have none when it is over.
+
+    A reward that rises is no comfort: it may pay for the length itself.
+    """
+    points = view.history.measures.get("cut_off", ())
+    if len(points) < limit("RLH002", "rows") or not view.facts.on_rewards:
+        return None
+    start, end = ends(points)
+    if start > limit("RLH002", "few") or end < limit("RLH002", "share"):
+        return None
+    return suspect("RLH002/lost", start=start, end=end, length=view.late("length"))
 
 
 def _severity_if_it_learns(view: HistoryView) -> Severity | None:
@@ -245,6 +261,9 @@ def length_runs_away(view: HistoryView) -> Candidate | None:
 def stale_log_ps(view: HistoryView) -> Candidate | None:
     """Ratios of new to old probabilities that are clipped, or far from 1."""
     clipped, ratio = view.late("clipped"), view.late("ratio")
+    rows = view.history.measures.get("clipped", ())
+    if rows and rows[0][0] <= 1 and rows[0][1] >= limit("RLH009", "clipped"):
+        return suspect("RLH009/first", clipped=rows[0][1], step=rows[0][0])
     if clipped is not None and clipped >= limit("RLH009", "clipped"):
         return suspect("RLH009", clipped=clipped, severity=_severity_if_it_learns(view))
     if ratio is None or (ratio > 0 and abs(math.log(ratio)) < math.log(limit("RLH009", "ratio"))):

@@ -9,7 +9,7 @@ from torch import nn
 from pellucid.diagnosis.expectations import Expectations
 from pellucid.diagnosis.finding import Finding, describe, limit
 from pellucid.vitals import Watch, WatchState
-from pellucid.vitals.call.arguments import end_ids, start_ids
+from pellucid.vitals.call.arguments import end_ids, foreign_config, start_ids
 
 
 def examine_loop(
@@ -80,10 +80,23 @@ def _look_at_answers(watched: WatchState) -> list[Finding]:
     answers = watched.prompt_answers
     if answers is None:
         return []
-    ends = end_ids(watched.anatomy.model)
+    model = watched.anatomy.model
+    ends, starts = end_ids(model), start_ids(model)
+    leaks = _describe_above("DAT032", "many", answers.share_copied())
+    leaks = leaks or _describe_above("DAT032/label", "many", answers.share_told({*ends, *starts}))
+    share = answers.share_ended_by(starts) if _names_its_ends(model) else None
+    if share is not None and share > limit("DAT019", "many"):
+        return [*leaks, describe("DAT019/start", value=share, ends=", ".join(map(str, ends)))]
     unclosed = _describe_above("DAT019/all", "many", answers.share_without_end(ends))
     unclosed = unclosed or _describe_above("DAT019/cut", "cut", answers.share_cut_off(ends))
-    return unclosed + _describe_above("DAT032", "many", answers.share_copied())
+    return unclosed + leaks
+
+
+def _names_its_ends(model: nn.Module) -> bool:
+    """Whether a config has other ids for the ends of a text than all configs of its class."""
+    list_differences: Any = getattr(foreign_config(model), "to_diff_dict", None)
+    differences: Any = () if list_differences is None else list_differences()
+    return "bos_token_id" in differences or "eos_token_id" in differences
 
 
 def _describe_above(key: str, limit_name: str, share: float | None) -> list[Finding]:

@@ -13,7 +13,12 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from pellucid.typed import to_list
-from pellucid.vitals.call.pair_weights import PaidAnswer, differ_in_unit, explain_weights
+from pellucid.vitals.call.pair_weights import (
+    PaidAnswer,
+    differ_in_unit,
+    explain_weights,
+    same_answer,
+)
 
 #: More comparisons of ids than this take too long.
 _MOST = 2**24
@@ -134,6 +139,9 @@ def compare_pairs(
         "answers.matched": float(len({b.place for _, b in pairs}) == len(pairs)),
         "answers.split": _split([_lead(a, raised) - _shared(a.ids, b.ids) for a, b in pairs]),
     }
+    for side, answers in (("chosen", pairs), ("rejected", [(b, a) for a, b in pairs])):
+        tails = [to_list(first.ids[_shared(first.ids, second.ids) :]) for first, second in answers]
+        signs[f"answers.same_{side}"] = same_answer(tails)
     gaps = [b.surplus - a.surplus for a, b in pairs if math.isfinite(b.surplus - a.surplus)]
     if len(gaps) >= _FEWEST_PAIRS:
         signs["answers.stranger"] = fmean(gap > 0 for gap in gaps)
@@ -248,23 +256,6 @@ def mixed_groups(prompts: Int[Tensor, "rows start"], reading: RowReadings) -> di
     # without a group that is known whole, one block may be centred by chance
     is_shown = not all(groups_centred) if groups_centred else len(blocks_centred) > 1
     return {"answers.mixed": float(all(blocks_centred) and is_shown)}
-
-
-def own_weights(weights: Tensor) -> dict[str, float]:
-    """How the weights of the model's own answers lie: `answers.lowered` and `answers.level`.
-
-    The latter is their standard deviation over their mean size, if all of them are known.
-
-    Args:
-        weights: Of all rows; NaN if unknown, or without a gradient.
-    """
-    known = weights[weights.isfinite() & (weights != 0)].double()
-    if len(known) < _FEWEST_PAIRS:
-        return {}
-    signs = {"answers.lowered": float((known < 0).double().mean())}
-    if len(known) == len(weights):
-        signs["answers.level"] = float(known.std(correction=0) / known.abs().mean())
-    return signs
 
 
 def pays_last_alone(gradient: Tensor, start: int) -> bool:

@@ -23,12 +23,11 @@ from pellucid.vitals.call.answer_rows import (
     begin_alike,
     compare_pairs,
     mixed_groups,
-    own_weights,
     pair_signs,
     pays_last_alone,
 )
 from pellucid.vitals.call.answer_texts import cut_off
-from pellucid.vitals.call.pair_weights import balance_of_sides, paired
+from pellucid.vitals.call.pair_weights import balance_of_sides, own_weights, paired
 from pellucid.vitals.call.place_weights import read_rows
 from pellucid.vitals.call.reward_order import FirstRewards
 from pellucid.vitals.taps.outputs import log_ps_in, scores_in
@@ -72,8 +71,8 @@ class Answers:
         self._prompts: Tensor | None = None
         self._paid_prompts: float | None = None
         self._pays_last_alone = False
-        #: how far the weights within rows of the first call follow log P
-        self._ratio_tie: Tensor | None = None
+        #: signs of the first call if it is a policy's
+        self._of_policy: dict[str, Tensor] = {}
 
     def on_writing(self, ids: Tensor | None) -> None:
         """Note the ids of a call without gradients: the model may be writing.
@@ -179,8 +178,8 @@ class Answers:
             # the token behind a prompt is guessed at its last place
             is_prompt = places < self._prompts.shape[1] - 1
             self._paid_prompts = float((mass * is_prompt).sum() / mass.sum().clamp_min(1e-30))
-        weights, surplus, log_p, n_tokens, tie = read_rows(part, logits)
-        self._ratio_tie = tie if self._ratio_tie is None else self._ratio_tie
+        weights, surplus, log_p, n_tokens, of_policy = read_rows(part, logits)
+        self._of_policy = self._of_policy or of_policy
         if len(places) < gradient.shape[1]:
             log_p = torch.full_like(log_p, torch.nan)  # a part of the tokens has another log P
         self._add(call, RowReadings(rows, weights, surplus, log_p, n_tokens))
@@ -214,8 +213,7 @@ class Answers:
         if self._is_own and self._weights:
             signs |= own_weights(torch.cat(self._weights))
             signs["answers.last"] = float(self._pays_last_alone)
-            if self._ratio_tie is not None:
-                signs["answers.ratio"] = float(self._ratio_tie)
+            signs |= {id: float(value) for id, value in self._of_policy.items()}
         if _are_undone(texts, self._rows):
             return signs | {"answers.undone": 1.0}
         if not (weights := self._weights or self._scores):

@@ -8,6 +8,7 @@ SimPO) has the model's own log ratio in the place of z.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from statistics import fmean, pstdev
 from typing import Any, NamedTuple, cast
@@ -27,6 +28,13 @@ _PAIRED = 0.9
 
 #: Weights of one answer's tokens differ if their logarithms deviate so much, of so many tokens.
 _UNEVEN, _FEWEST_PLACES = 0.5, 16
+#: The logarithm of a probability of 0 counts as the first number; tokens that are rarer than the
+#: second have a gradient of rounding alone.
+_LEAST, _RAREST = -1e4, 1e-6
+#: A line explains so much of the spread: a temperature bends it.
+_LINE = 0.999
+#: Answers of fewer tokens may end alike.
+_SHORTEST = 4
 
 
 class PaidAnswer(NamedTuple):
@@ -125,6 +133,23 @@ def differ_in_unit(pairs: Sequence[tuple[PaidAnswer, PaidAnswer]]) -> dict[str, 
     return {"answers.units": float(is_mixed and not (in_sums or in_means))}
 
 
+def own_weights(weights: Tensor) -> dict[str, float]:
+    """How the weights of the model's own answers lie: `answers.lowered` and `answers.level`.
+
+    The latter is their standard deviation over their mean size, if all of them are known.
+
+    Args:
+        weights: Of all rows; NaN if unknown, or without a gradient.
+    """
+    known = weights[weights.isfinite() & (weights != 0)].double()
+    if len(known) < _FEWEST:
+        return {}
+    signs = {"answers.lowered": float((known < 0).double().mean())}
+    if len(known) == len(weights):
+        signs["answers.level"] = float(known.std(correction=0) / known.abs().mean())
+    return signs
+
+
 def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float:
     """The correlation of the ranks of two rows of numbers (Spearman); 0 if one is constant."""
     a, b = _ranks(first), _ranks(second)
@@ -182,3 +207,67 @@ def ratio_tie(
     r = (x * y).sum() / (x.square().sum() * variance).sqrt().clamp_min(1e-30)
     is_uneven = (variance / n > _UNEVEN**2) & (n >= _FEWEST_PLACES)
     return torch.where(is_uneven, r, 0.0)
+
+
+def entropy_price(
+    gradient: Float[Tensor, "rows places vocab"], log_p: Float[Tensor, "rows places vocab"]
+) -> Float[Tensor, ""]:
+    """What a policy's loss charges for a nat of entropy at a place, over what tokens weigh there.
+
+    A loss with the entropy H at the price k has the gradient w (p - y) - k p (log p + H). So g / p
+    of the tokens that were not drawn falls in log p, on a line with the slope -k. 0 unless nearly
+    all places are on such lines and fall, which no weight of single tokens does to all of them.
+
+    Args:
+        gradient: Of the loss by the logits.
+        log_p: The logarithms of the probabilities.
+    """
+    p = log_p.exp()
+    x = log_p.clamp_min(_LEAST) - (p * log_p.clamp_min(_LEAST)).sum(-1, keepdim=True)
+    ratio = gradient / p.clamp_min(_RAREST)
+
+    def line_without(target: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return _weighted_line(x, ratio, (p * (p > _RAREST)).scatter(-1, target, 0.0))
+
+    # a high price moves other tokens more than the one that was drawn: the line tells which it is
+    weight, slope, _ = line_without(gradient.abs().argmax(-1, keepdim=True))
+    rest = gradient - p * (weight[..., None] + slope[..., None] * x)
+    weight, slope, is_line = line_without(rest.abs().argmax(-1, keepdim=True))
+    is_paid = (gradient != 0).any(-1)
+    falls, n = is_line & is_paid & (slope < 0), is_paid.sum()
+    is_charged = (n >= _FEWEST_PLACES) & (falls.sum() >= _PAIRED * n)
+    total = -(slope * falls).sum() / (weight.abs() * falls).sum().clamp_min(_RAREST)
+    return torch.where(is_charged, total, 0.0)
+
+
+def _weighted_line(x: Tensor, y: Tensor, shares: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The line through y by x of each row: its height at 0, its slope, and whether y lies on it.
+
+    Args:
+        x: (..., n).
+        y: (..., n).
+        shares: (..., n), what each number weighs.
+    """
+    shares = shares / shares.sum(-1, keepdim=True).clamp_min(_RAREST)
+    mean_x, mean_y = ((shares * part).sum(-1, keepdim=True) for part in (x, y))
+    product = (shares * (x - mean_x) * (y - mean_y)).sum(-1)
+    spread_x, spread_y = (
+        (shares * (part - mean).square()).sum(-1) for part, mean in ((x, mean_x), (y, mean_y))
+    )
+    slope = product / spread_x.clamp_min(_RAREST)
+    is_line = (spread_x > _RAREST) & (product.square() >= _LINE * spread_x * spread_y)
+    return mean_y[..., 0] - slope * mean_x[..., 0], slope, is_line
+
+
+def same_answer(answers: Sequence[Sequence[int]]) -> float:
+    """The share of answers that end like most of them do, for all the length that they have.
+
+    Args:
+        answers: What each says behind the start that it shares with its partner, of one side.
+    """
+    length = min(map(len, answers), default=0)
+    if length < _SHORTEST:
+        return 0.0
+    ends = Counter(tuple(answer[len(answer) - length :]) for answer in answers)
+    end, n = ends.most_common(1)[0]
+    return n / len(answers) if len({*end}) >= _SHORTEST - 1 else 0.0  # padding says nothing

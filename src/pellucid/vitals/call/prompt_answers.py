@@ -31,6 +31,8 @@ _PIECES, _CLEAR, _PLACES = 4, 2.0, 2
 _FEWEST = 64
 #: A template closes an answer by one of its last two tokens. Shorter answers may be names.
 _LAST, _SHORTEST = 2, 8
+#: Answers of more kinds are no classes.
+_CLASSES = 8
 #: Prompts of fewer lengths may be of one form, and so may answers.
 _LENGTHS = 4
 
@@ -90,6 +92,32 @@ class PromptAnswers:
             return None
         return fmean(is_copied(run.prompt, run.answer) for run in long_runs)
 
+    def share_told(self, closing: Collection[int]) -> float | None:
+        """The share of answers that their prompt holds more often than any other answer.
+
+        Only of a few answers that come again and again, such as the names of classes: an answer of
+        its own may be quoted from a text. None of too few rows, or of other answers.
+
+        Args:
+            closing: Tokens that are no part of an answer's words.
+        """
+        runs = [run for run in self._runs() if run.is_first]
+        words = [tuple(token for token in run.answer if token not in closing) for run in runs]
+        counts = Counter(words)
+        is_class = 1 < len(counts) <= _CLASSES and min(counts.values()) >= _COMMON * len(runs)
+        if len(runs) < _FEWEST or not is_class or () in counts:
+            return None
+        mentions = [{word: _times(word, run.prompt) for word in counts} for run in runs]
+        return fmean(
+            all(times[answer] > n for word, n in times.items() if word != answer)
+            for answer, times in zip(words, mentions, strict=True)
+        )
+
+    def share_ended_by(self, tokens: Collection[int]) -> float | None:
+        """The share of answers whose last token is one of some; None of too few answers."""
+        last = [run.answer[-1] for run in self._runs() if run.is_first]
+        return fmean(token in tokens for token in last) if len(last) >= _FEWEST else None
+
     def share_cut_off(self, ends: Collection[int]) -> float | None:
         """The share of rows whose answer runs into the end of its row, without an end.
 
@@ -146,6 +174,12 @@ class PromptAnswers:
         """How the answers match; None if the rows are too few, or have no prompts."""
         rows = [row for ids, labels in self._calls for row in _split(ids, labels)]
         return match(rows)
+
+
+def _times(word: Sequence[int], text: Sequence[int]) -> int:
+    """How often a text holds a word of some tokens."""
+    starts = (start for start, token in enumerate(text) if token == word[0])
+    return sum(tuple(text[start : start + len(word)]) == tuple(word) for start in starts)
 
 
 def _split(ids: Tensor, labels: Tensor) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:

@@ -1,0 +1,126 @@
+"""What first answers show: prices of entropy, clipped tokens, one text for all, lost ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from pellucid.diagnosis import History, diagnose
+from pellucid.vitals.call.pair_weights import entropy_price, same_answer
+from support.pair_histories import UPDATES, history
+
+ROWS, PLACES, VOCAB = 6, 8, 50
+
+
+def alarms(training: History) -> list[str]:
+    return [finding.code for finding in diagnose(training) if finding.severity != "note"]
+
+
+def price(
+    coefficient: float, temperature: float = 1.0, *, narrow: bool = False, same_side: bool = False
+) -> float:
+    """What is read of a policy's loss that charges so much for a nat of entropy."""
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(ROWS, PLACES, VOCAB, generator=generator).mul(2).requires_grad_(True)
+    drawn = torch.distributions.Categorical(logits=logits.detach()).sample()
+    advantages = torch.randn(ROWS, 1, generator=generator)
+    advantages = advantages.abs() if same_side else advantages
+    log_p = (logits / temperature).log_softmax(-1)
+    entropy = -(log_p.exp() * log_p).sum(-1)
+    paid = log_p.gather(-1, drawn[..., None])[..., 0]
+    (-(advantages * paid) + coefficient * entropy).mean().backward()
+    assert logits.grad is not None
+    gradient: Tensor = logits.grad.bfloat16().float() if narrow else logits.grad
+    return float(entropy_price(gradient, logits.detach().log_softmax(-1)))
+
+
+def test_a_loss_that_charges_for_entropy_shows_its_price() -> None:
+    weight = 0.7  # about the mean size of the advantages
+    for coefficient in (0.01, 0.1, 1.0):
+        assert price(coefficient) == pytest.approx(coefficient / weight, rel=0.5)
+    assert price(0.0) == price(-0.1) == 0
+
+
+def test_a_temperature_and_narrow_numbers_are_no_price() -> None:
+    assert price(0.0, temperature=1.3) == price(0.0, temperature=0.8) == 0
+    assert price(0.0, narrow=True) == 0
+    # where all answers are raised, a temperature near 1 may look like one
+    assert price(0.0, temperature=1.3, same_side=True) == 0
+
+
+@pytest.mark.parametrize(
+    ("signs", "codes"),
+    [
+        ({"entropy_price": 0.05, "lowered": 0.5}, ["RLH007"]),
+        ({"entropy_price": 0.05, "lowered": 0.02}, []),
+        ({"entropy_price": 0.001, "lowered": 0.5}, []),
+        ({"entropy_price": 0.05}, []),
+    ],
+)
+def test_a_price_is_named_where_answers_are_raised_and_lowered(
+    signs: dict[str, float], codes: list[str]
+) -> None:
+    readings = {f"answers.{name}": value for name, value in signs.items()}
+    losses, columns = [0.0] * UPDATES, {"reward": [0.1 + 0.01 * i for i in range(UPDATES)]}
+    assert alarms(history("rewards", losses, columns, readings)) == codes
+    assert alarms(history("preferences", signs=readings)) == []
+
+
+def rewarded(**columns: list[float]) -> History:
+    """A policy whose rewards rise."""
+    rising = {"reward": [0.1 + 0.01 * i for i in range(UPDATES)]}
+    return history("rewards", [0.0] * UPDATES, rising | columns)
+
+
+def test_tokens_that_are_clipped_before_the_first_step_are_another_policys() -> None:
+    falling = [0.9 - 0.01 * i for i in range(UPDATES)]
+    assert alarms(rewarded(clipped=falling)) == ["RLH009"]
+    assert alarms(rewarded(clipped=[0.0, *falling[1:]])) == []  # steps may be large on purpose
+
+
+def test_answers_that_lose_their_ends_are_named_although_the_reward_rises() -> None:
+    lost = [min(0.95, 0.02 * i) for i in range(UPDATES)]
+    assert alarms(rewarded(cut_off=lost)) == ["RLH002"]
+    assert alarms(rewarded(cut_off=[0.9] * UPDATES)) == []  # so it began
+    assert alarms(rewarded(cut_off=[0.5 * share for share in lost])) == []
+
+
+def test_answers_of_one_side_that_are_one_text_are_known_behind_any_start() -> None:
+    words = [[i, i + 1, 5, 6, 7, 8, 2] for i in range(10, 16)]
+    assert same_answer([row[i % 2 :] for i, row in enumerate(words)]) < 1
+    assert same_answer([[5, 6, 7, 8, 2]] * 5 + [[6, 7, 8, 2]]) == 1
+    assert same_answer([[4, 2, 2, 2, 2]] * 6) == 0  # an end and padding
+    assert same_answer([[8, 2]] * 6) == 0  # a word
+
+
+@pytest.mark.parametrize(
+    ("rejected", "chosen", "codes"),
+    [(1.0, 0.2, ["PRF006"]), (0.5, 0.2, []), (1.0, 1.0, []), (0.2, 1.0, [])],
+)
+def test_pairs_whose_rejected_answer_is_always_the_same_are_named(
+    rejected: float, chosen: float, codes: list[str]
+) -> None:
+    signs = {"same_rejected": rejected, "same_chosen": chosen, "pairs": 8.0}
+    readings: dict[str, Any] = {f"answers.{name}": value for name, value in signs.items()}
+    falling = [0.69 - 0.005 * i for i in range(UPDATES)]
+    assert alarms(history("preferences", falling, signs=readings)) == codes
+
+
+@pytest.mark.parametrize(
+    ("first", "margin", "codes"),
+    [
+        (2.7746, 0.0114, []),  # IPO with a beta of 0.3: 1 / (2 beta)^2, and it has fallen a little
+        (2.7778, 0.0, []),
+        (4 * 0.693147, 0.0, ["LOS007"]),
+        (4 * (0.693147 - 0.01), 0.02, ["LOS007"]),
+    ],
+)
+def test_a_square_that_begins_near_a_multiple_of_ln_2_is_no_sum(
+    first: float, margin: float, codes: list[str]
+) -> None:
+    losses = [first * (1 - 0.004 * i) for i in range(UPDATES)]
+    columns = {"margin": [margin, *[0.1] * 9]}
+    assert alarms(history("preferences", losses, columns)) == codes
