@@ -20,12 +20,18 @@ def alarms(training: History) -> list[str]:
 
 
 def price(
-    coefficient: float, temperature: float = 1.0, *, narrow: bool = False, same_side: bool = False
+    coefficient: float,
+    temperature: float = 1.0,
+    *,
+    narrow: bool = False,
+    same_side: bool = False,
+    seed: int = 0,
 ) -> float:
     """What is read of a policy's loss that charges so much for a nat of entropy."""
-    generator = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(seed)
     logits = torch.randn(ROWS, PLACES, VOCAB, generator=generator).mul(2).requires_grad_(True)
-    drawn = torch.distributions.Categorical(logits=logits.detach()).sample()
+    shares = logits.detach().softmax(-1).flatten(0, 1)
+    drawn = shares.multinomial(1, generator=generator).view(ROWS, PLACES)
     advantages = torch.randn(ROWS, 1, generator=generator)
     advantages = advantages.abs() if same_side else advantages
     log_p = (logits / temperature).log_softmax(-1)
@@ -103,10 +109,12 @@ def test_answers_of_one_side_that_are_one_text_are_known_behind_any_start() -> N
 def test_pairs_whose_rejected_answer_is_always_the_same_are_named(
     rejected: float, chosen: float, codes: list[str]
 ) -> None:
-    signs = {"same_rejected": rejected, "same_chosen": chosen, "pairs": 8.0}
+    signs = {"same_rejected": rejected, "same_chosen": chosen, "pairs": 8.0, "matched": 1.0}
     readings: dict[str, Any] = {f"answers.{name}": value for name, value in signs.items()}
     falling = [0.69 - 0.005 * i for i in range(UPDATES)]
     assert alarms(history("preferences", falling, signs=readings)) == codes
+    unmatched = readings | {"answers.matched": 0.0}  # a regression, say
+    assert alarms(history("preferences", falling, signs=unmatched)) == []
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,12 @@ def two_units(view: HistoryView) -> Candidate | None:
     return suspect("PRF010", value=1.0, step=0)
 
 
+def _has_pairs(view: HistoryView) -> bool:
+    """Whether rows go in pairs: a regression raises some rows and lowers others, too."""
+    is_paired = view.first("answers.paired") or view.first("answers.matched")
+    return view.facts.on_preferences and bool(is_paired)
+
+
 def told_by_length(view: HistoryView) -> Candidate | None:
     """Pairs whose chosen answer is always the longer one, or always the shorter one.
 
@@ -93,7 +99,7 @@ def told_by_length(view: HistoryView) -> Candidate | None:
     if longer is None or n is None or n < limit("PRF008", "pairs"):
         return None
     share = max(longer, 1 - longer)
-    if not view.facts.on_preferences or share < limit("PRF008", "share"):
+    if not _has_pairs(view) or share < limit("PRF008", "share"):
         return None
     return suspect(
         "PRF008",
@@ -128,7 +134,7 @@ def unbalanced_sides(view: HistoryView) -> Candidate | None:
 def one_text(view: HistoryView) -> Candidate | None:
     """Pairs whose rejected answers are all one text: to avoid it says nothing of good answers."""
     share, n = view.first("answers.same_rejected"), view.first("answers.pairs")
-    if share is None or n is None or not view.facts.on_preferences:
+    if share is None or n is None or not _has_pairs(view):
         return None
     if share < limit("PRF006", "same") or (view.first("answers.same_chosen") or 0.0) >= share:
         return None

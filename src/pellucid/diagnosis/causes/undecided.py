@@ -120,14 +120,15 @@ def strange_answers(view: HistoryView) -> Candidate | None:
 
 def strange_tokens(view: HistoryView) -> Candidate | None:
     """Text that a trained model finds far less likely than one that guesses would."""
-    nats, trained = view.first("targets.prompt_nats"), view.first("weights.trained")
+    of_prompts, trained = view.first("targets.prompt_nats"), view.first("weights.trained")
     # where prompts are paid for too, all of the text
-    nats = view.first("targets.text_nats") if nats is None else nats
+    nats = view.first("targets.text_nats") if of_prompts is None else of_prompts
     if nats is None or view.guessing is None or (trained or 0.0) < limit("UNK002", "trained"):
         return None
     if nats < view.guessing + limit("UNK002", "worse") or view.first("weights.new_table"):
         return None
-    return suspect("UNK002/ids", prompts=nats, guessing=view.guessing, step=0)
+    what = "its text" if of_prompts is None else "the prompts"
+    return suspect("UNK002/ids", what=what, nats=nats, guessing=view.guessing, step=0)
 
 
 def shorter_steps(view: HistoryView) -> Candidate | None:

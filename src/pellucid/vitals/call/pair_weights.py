@@ -31,8 +31,11 @@ _UNEVEN, _FEWEST_PLACES = 0.5, 16
 #: The logarithm of a probability of 0 counts as the first number; tokens that are rarer than the
 #: second have a gradient of rounding alone.
 _LEAST, _RAREST = -1e4, 1e-6
-#: A line explains so much of the spread: a temperature bends it.
-_LINE = 0.999
+#: A line explains so much of the spread: a temperature bends it. It is looked for at so many
+#: places, without each of so many tokens in turn.
+_LINE, _MOST_PLACES, _CANDIDATES = 0.999, 64, 4
+#: Less than a gradient has.
+_TINY = 1e-30
 #: Answers of fewer tokens may end alike.
 _SHORTEST = 4
 
@@ -222,26 +225,31 @@ def entropy_price(
         gradient: Of the loss by the logits.
         log_p: The logarithms of the probabilities.
     """
+    places = (gradient != 0).any(-1).nonzero()
+    places = places[:: max(1, len(places) // _MOST_PLACES)]
+    if len(places) < _FEWEST_PLACES:
+        return gradient.new_zeros(())
+    g, log_p = (numbers[*places.T] for numbers in (gradient, log_p.clamp_min(_LEAST)))
     p = log_p.exp()
-    x = log_p.clamp_min(_LEAST) - (p * log_p.clamp_min(_LEAST)).sum(-1, keepdim=True)
-    ratio = gradient / p.clamp_min(_RAREST)
-
-    def line_without(target: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        return _weighted_line(x, ratio, (p * (p > _RAREST)).scatter(-1, target, 0.0))
-
-    # a high price moves other tokens more than the one that was drawn: the line tells which it is
-    weight, slope, _ = line_without(gradient.abs().argmax(-1, keepdim=True))
-    rest = gradient - p * (weight[..., None] + slope[..., None] * x)
-    weight, slope, is_line = line_without(rest.abs().argmax(-1, keepdim=True))
-    is_paid = (gradient != 0).any(-1)
-    falls, n = is_line & is_paid & (slope < 0), is_paid.sum()
-    is_charged = (n >= _FEWEST_PLACES) & (falls.sum() >= _PAIRED * n)
+    x, ratio = log_p - (p * log_p).sum(-1, keepdim=True), g / p.clamp_min(_RAREST)
+    # the token that was drawn is on no line: it is among those that move most
+    candidates = g.abs().topk(min(_CANDIDATES, g.shape[-1])).indices[..., None]
+    lines = [
+        _weighted_line(x, ratio, (p * (p > _RAREST)).scatter(-1, candidate, 0.0))
+        for candidate in candidates.unbind(1)
+    ]
+    weights, slopes, fits = (torch.stack(numbers) for numbers in zip(*lines, strict=True))
+    fit, best = fits.max(0)
+    weight, slope = (numbers.gather(0, best[None])[0] for numbers in (weights, slopes))
+    falls = (fit >= _LINE) & (slope < 0)
     total = -(slope * falls).sum() / (weight.abs() * falls).sum().clamp_min(_RAREST)
-    return torch.where(is_charged, total, 0.0)
+    return torch.where(falls.double().mean() >= _PAIRED, total, 0.0)
 
 
 def _weighted_line(x: Tensor, y: Tensor, shares: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The line through y by x of each row: its height at 0, its slope, and whether y lies on it.
+    """The line through y by x of each row: its height at 0, its slope, and how well it fits.
+
+    The latter is the square of the correlation, and 0 where y is constant.
 
     Args:
         x: (..., n).
@@ -255,8 +263,8 @@ def _weighted_line(x: Tensor, y: Tensor, shares: Tensor) -> tuple[Tensor, Tensor
         (shares * (part - mean).square()).sum(-1) for part, mean in ((x, mean_x), (y, mean_y))
     )
     slope = product / spread_x.clamp_min(_RAREST)
-    is_line = (spread_x > _RAREST) & (product.square() >= _LINE * spread_x * spread_y)
-    return mean_y[..., 0] - slope * mean_x[..., 0], slope, is_line
+    fit = product.square() / (spread_x * spread_y).clamp_min(_TINY)
+    return mean_y[..., 0] - slope * mean_x[..., 0], slope, fit
 
 
 def same_answer(answers: Sequence[Sequence[int]]) -> float:
