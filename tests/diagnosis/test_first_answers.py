@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from pellucid.diagnosis import History, diagnose
+from pellucid.diagnosis import History, Reading, diagnose
 from pellucid.vitals.call.pair_weights import entropy_price, same_answer
 from support.pair_histories import UPDATES, history
 
@@ -83,8 +84,11 @@ def rewarded(**columns: list[float]) -> History:
 
 def test_tokens_that_are_clipped_before_the_first_step_are_another_policys() -> None:
     falling = [0.9 - 0.01 * i for i in range(UPDATES)]
-    assert alarms(rewarded(clipped=falling)) == ["RLH009"]
-    assert alarms(rewarded(clipped=[0.0, *falling[1:]])) == []  # steps may be large on purpose
+    own = {"answers.own": (Reading(1, 1.0, "calm"),)}
+    assert alarms(replace(rewarded(clipped=falling), signs=own)) == ["RLH009"]
+    assert alarms(rewarded(clipped=falling)) == []  # a log, whose first row may be a mean
+    later = replace(rewarded(clipped=[0.0, *falling[1:]]), signs=own)
+    assert alarms(later) == []  # steps may be large on purpose
 
 
 def test_answers_that_lose_their_ends_are_named_although_the_reward_rises() -> None:

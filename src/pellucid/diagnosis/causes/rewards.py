@@ -262,7 +262,9 @@ def stale_log_ps(view: HistoryView) -> Candidate | None:
     """Ratios of new to old probabilities that are clipped, or far from 1."""
     clipped, ratio = view.late("clipped"), view.late("ratio")
     rows = view.history.measures.get("clipped", ())
-    if rows and rows[0][0] <= 1 and rows[0][1] >= limit("RLH009", "clipped"):
+    # a row of a log may be a mean of many updates
+    is_first = bool(rows) and rows[0][0] <= 1 and view.first("answers.own") is not None
+    if is_first and rows[0][1] >= limit("RLH009", "clipped"):
         return suspect("RLH009/first", clipped=rows[0][1], step=rows[0][0])
     if clipped is not None and clipped >= limit("RLH009", "clipped"):
         return suspect("RLH009", clipped=clipped, severity=_severity_if_it_learns(view))

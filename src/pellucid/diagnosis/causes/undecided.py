@@ -127,8 +127,8 @@ def strange_tokens(view: HistoryView) -> Candidate | None:
         return None
     if nats < view.guessing + limit("UNK002", "worse") or view.first("weights.new_table"):
         return None
-    what = "its text" if of_prompts is None else "the prompts"
-    return suspect("UNK002/ids", what=what, nats=nats, guessing=view.guessing, step=0)
+    text = "its text" if of_prompts is None else "the prompts"
+    return suspect("UNK002/ids", text=text, nats=nats, guessing=view.guessing, step=0)
 
 
 def shorter_steps(view: HistoryView) -> Candidate | None:
