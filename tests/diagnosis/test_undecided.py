@@ -62,6 +62,7 @@ def of_prompts(prompts: float, trained: float = 1.0) -> History:
     return run(signs, objective="preferences", losses=(0.69, *[0.5] * 39), vocab_size=512)
 
 
+OWN = {"answers.own": 1.0, "answers.level": 1.0, "answers.lowered": 0.5}
 UNDECIDED: dict[str, tuple[str, History]] = {
     "penalties, or a reward turned round": (
         "above 0",
@@ -76,6 +77,7 @@ UNDECIDED: dict[str, tuple[str, History]] = {
         "advantage of each row",
         of_rewards(signs={"answers.own": 1.0, "answers.level": 0.0}),
     ),
+    "own answers without rewards": ("Pass the reward of each answer", of_rewards(signs=OWN)),
     "short steps of plain descent": (
         "take Adam",
         of_rewards(rewards=(0.2, 0.3, 0.4, 0.5), stride=4e-5, momentum=0.0),
@@ -90,8 +92,8 @@ SILENT: dict[str, History] = {
     "rewards of both signs": of_rewards(rewards=(-0.2, 0.1, 0.4, 0.5)),
     "it climbs, and the reward rises": of_rewards(rewards=(0.2, 0.5, 0.7, 0.9), maximizes=True),
     "usual steps without rewards": of_rewards(),
-    "own answers, raised and lowered": of_rewards(
-        signs={"answers.own": 1.0, "answers.level": 1.0, "answers.lowered": 0.5}
+    "own answers, raised and lowered, and their rewards": of_rewards(
+        rewards=(0.2, 0.3, 0.4, 0.5), signs=OWN
     ),
     "short steps of Adam": of_rewards(
         rewards=(0.2, 0.3, 0.4, 0.5), stride=4e-5, betas=(0.9, 0.99), eps=1e-8

@@ -42,6 +42,15 @@ def blind_small_steps(view: HistoryView) -> Candidate | None:
     return suspect("UNK002/still", n=view.updates, distance=distance, rate=view.rate)
 
 
+def blind_policy(view: HistoryView) -> Candidate | None:
+    """A policy that writes its answers itself, and whose rewards are not passed."""
+    if not _has_no_rewards(view) or not view.first("answers.own"):
+        return None
+    if view.updates < limit("UNK002", "updates") or view.first("answers.agreement") is not None:
+        return None
+    return suspect("UNK002/unrewarded", n=view.updates, step=0)
+
+
 def only_penalties(view: HistoryView) -> Candidate | None:
     """Rewards that are never above 0, and rise."""
     rewards = view.measure("reward")
@@ -158,6 +167,7 @@ CAUSES: tuple[Cause, ...] = (
     blind_climb,
     blind_steps_uphill,
     blind_small_steps,
+    blind_policy,
     only_penalties,
     other_advantages,
     lowered_answers,
