@@ -275,3 +275,12 @@ def test_a_trained_model_that_learns_no_more_of_a_text_is_no_fault_and_a_new_hea
     assert named(weights__trained=0.5)
     assert not named(weights__trained=1.0)
     assert named(weights__trained=1.0, targets__classes=70.0)
+
+
+def test_answers_of_a_models_own_end_where_a_limit_of_length_ends_them() -> None:
+    course = healthy()
+    signs = course.signs | once("targets.open_answers", 1.0)
+    for is_own, codes in ((True, []), (None, ["DAT019"])):
+        facts = replace(course.facts, own_answers=is_own)
+        findings = diagnose(replace(course, facts=facts, signs=signs))
+        assert [finding.code for finding in findings] == codes

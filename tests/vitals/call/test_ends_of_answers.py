@@ -117,3 +117,17 @@ def test_answers_that_stand_in_their_prompts_are_counted() -> None:
     assert answers.share_copied() == 0.75
     assert rows_of(15).share_copied() == 0
     assert rows_of(15, n=4).share_copied() is None
+
+
+def test_answers_behind_the_prompts_that_a_model_wrote_from_are_its_own() -> None:
+    prompts, answers = torch.arange(40).view(8, 5), PromptAnswers()
+    ids = torch.cat([prompts, torch.full((8, 6), 90)], 1)
+    labels = torch.where(torch.arange(11) < 5, IGNORED, ids)
+    for _ in range(2):
+        answers.add(ids, labels)
+    assert not answers.are_own
+    answers.on_writing(prompts[:4])
+    answers.on_writing(ids[:, -1:])  # the last token, behind a cache
+    assert not answers.are_own  # half of them
+    answers.on_writing(prompts)
+    assert answers.are_own

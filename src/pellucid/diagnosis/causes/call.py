@@ -34,6 +34,11 @@ def visible_padding(view: HistoryView) -> Candidate | None:
     return suspect("ATT003/call", value=value, step=readings[0].step, severity=severity)
 
 
+def _is_given(view: HistoryView) -> bool:
+    """Whether no answer is the model's own, which a limit of length may have ended."""
+    return not view.facts.own_answers
+
+
 def _is_new_to_text(view: HistoryView) -> bool:
     """Whether new weights learn tokens from a causal model's loss: a masked one pays for few."""
     return view.fresh and _learns_texts(view)
@@ -279,7 +284,7 @@ CAUSES: tuple[Cause, ...] = (
     Comparison("DAT016", "batch.doubled_start", (">", "share"), n=1),
     Comparison("DAT005/call", "targets.unended", (">", "share"), n=1),
     Comparison("DAT019/targets", "targets.unclosed", (">", "share"), n=1),
-    Comparison("DAT019/answers", "targets.open_answers", (">", "share"), n=1),
+    Comparison("DAT019/answers", "targets.open_answers", (">", "share"), n=1, condition=_is_given),
     Comparison("DAT032", "targets.copied", (">", "share"), n=1),
     Comparison("DAT019/absent", "targets.endless", (">", "share"), n=1),
     Comparison("LOS018", "targets.head", (">", "share"), n=1),

@@ -43,7 +43,8 @@ class Facts:
     share whose rate is next to nothing of the highest of their optimiser. `n_trained` is how
     many numbers optimisers train; `frozen_body` says
     whether no matrix of any block is trained, and `has_prompts` whether rows of labels begin with
-    tokens that nothing pays for. `untrained` is the share of the blocks' weights that are frozen as
+    tokens that nothing pays for, and `own_answers` whether the model wrote most of what follows
+    them itself. `untrained` is the share of the blocks' weights that are frozen as
     they were drawn, and `adapted` says whether a small part of each block learns alone;
     `random_table` says whether a frozen token embedding holds random numbers. `bounded` is the
     share of trained matrices that are cut off at a bound. `trains_another` says whether the
@@ -114,6 +115,7 @@ class Facts:
     adapter_scale: float | None = None
     frozen_body: bool | None = None
     has_prompts: bool | None = None
+    own_answers: bool | None = None
     untrained: float | None = None
     random_table: bool | None = None
     adapted: bool | None = None

@@ -87,6 +87,8 @@ def _look_at_answers(watched: WatchState) -> list[Finding]:
     share = answers.share_ended_by(starts) if _names_its_ends(model) else None
     if share is not None and share > limit("DAT019", "many"):
         return [*leaks, describe("DAT019/start", value=share, ends=", ".join(map(str, ends)))]
+    if answers.are_own:
+        return leaks  # a limit of length has ended them
     unclosed = _describe_above("DAT019/all", "many", answers.share_without_end(ends))
     unclosed = unclosed or _describe_above("DAT019/cut", "cut", answers.share_cut_off(ends))
     return unclosed + leaks

@@ -126,7 +126,7 @@ def _points(points: Iterable[Point]) -> Points:
 
 def _facts(watched: WatchState, optimisers: Sequence[Any], rates: Points) -> Facts:
     groups = _groups(optimisers)
-    model, judge = watched.anatomy.model, watched.judge
+    model, judge, answers = watched.anatomy.model, watched.judge, watched.prompt_answers
     unknown = Frame(None, None)
     frame = unknown if watched.probe is None else frame_of(watched.anatomy, watched.probe.call)
     heads, scale = _attention(model)
@@ -164,7 +164,8 @@ def _facts(watched: WatchState, optimisers: Sequence[Any], rates: Points) -> Fac
         frozen_at_first=frozen_share(model, watched.n_trained_at_first),
         n_trained=_n_trained(groups),
         frozen_body=is_body_frozen(model),
-        has_prompts=None if watched.prompt_answers is None else watched.prompt_answers.has_prompts,
+        has_prompts=None if answers is None else answers.has_prompts,
+        own_answers=None if answers is None else answers.are_own,
         untrained=untrained_share(model),
         random_table=is_table_as_drawn(model),
         adapted=has_adapters(model),

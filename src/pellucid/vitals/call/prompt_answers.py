@@ -56,6 +56,8 @@ class PromptAnswers:
 
     def __init__(self) -> None:
         self._calls: list[tuple[Tensor, Tensor]] = []
+        #: the ids of calls without gradients, from which the model may have written
+        self._starts: list[Tensor] = []
 
     @property
     def is_full(self) -> bool:
@@ -84,6 +86,18 @@ class PromptAnswers:
             return
         if labels.shape == ids.shape and not labels.is_floating_point() and is_plain(labels):
             self._calls.append((ids[:_ROWS].clone(), labels[:_ROWS].detach().clone()))
+
+    def on_writing(self, ids: Tensor | None) -> None:
+        """Keep the ids of a call without gradients; one token behind a cache says nothing."""
+        if not self.is_full and len(self._starts) < _CALLS and ids is not None and ids.ndim == 2:
+            self._starts += [ids.clone()] if ids.shape[1] > 1 else []
+
+    @property
+    def are_own(self) -> bool:
+        """Whether the model wrote most of these answers itself, behind their prompts."""
+        starts = {tuple(row) for ids in self._starts for row in to_list(ids)}
+        is_own = [tuple(run.prompt) in starts for run in self._runs()]
+        return 2 * sum(is_own) > len(is_own)
 
     def share_copied(self) -> float | None:
         """The share of long answers that stand in their prompt; None of too few."""
@@ -249,7 +263,7 @@ def match(rows: Sequence[tuple[tuple[int, ...], tuple[int, ...]]]) -> Matches | 
         return None
     index: dict[tuple[int, ...], list[int]] = {}
     for place, prompt in enumerate(prompts):
-        for piece in set(_pieces(prompt)):
+        for piece in {piece for _, piece in _placed_pieces(prompt)}:
             index.setdefault(piece, []).append(place)
     max_holders, total = max(2.0, _COMMON * len(prompts)), math.log(len(prompts))
     places = {prompt: place for place, prompt in enumerate(prompts)}
@@ -279,12 +293,8 @@ def _n_separate(spans: Sequence[range]) -> int:
     return sum(place - 1 not in covered for place in covered)
 
 
-def _pieces(ids: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """The runs of one to three tokens."""
-    return (piece for _, piece in _placed_pieces(ids))
-
-
 def _placed_pieces(ids: Sequence[int]) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """The runs of one to three tokens, each with its first place."""
     for length in range(1, _LONGEST + 1):
         for start in range(len(ids) - length + 1):
             yield start, tuple(ids[start : start + length])

@@ -174,7 +174,9 @@ class FirstBatch:
             self.answers.on_training(latest.ids, latest.mask)
             self.prompt_answers.add(latest.ids, latest.labels)
         elif not torch.is_grad_enabled():
-            self.answers.on_writing(ids_in(inputs_of(args, kwargs)))
+            ids = ids_in(inputs_of(args, kwargs))
+            self.answers.on_writing(ids)
+            self.prompt_answers.on_writing(ids)
 
     def _on_embedding(self, module: nn.Module, args: tuple[Any, ...]) -> None:
         if self._calls.include(self._model):
