@@ -156,10 +156,10 @@ four times ln 2. Of the 14 missed and the 3 with a wrong cause, 13 are named rig
 the loops themselves. They are a causal mask in four dimensions, gradients that are cleared twice
 before each step, and rows that are cut after six tokens. A head lost its tie, a first step tore the
 weights, first weights were large, and adapters had a low rate. In trainings on answers they are one
-text as every rejected answer, old log-probabilities a place too late, an entropy that is charged,
-answers that lose their ends, labels in prompts, and answers that end in the start token. Still
-missed are special tokens within texts, a document that comes sixty times in windows of few updates,
-and scores in another order than their answers.
+text as every rejected answer, old log-probabilities a place too late, and an entropy that is
+charged. The others are answers that lose their ends or end in the start token, and labels in
+prompts. Still missed are special tokens within texts, a document that comes sixty times in windows
+of few updates, and scores in another order than their answers.
 
 | set | harmed runs detected | first cause right | alarms in healthy and odd runs |
 |---|---|---|---|

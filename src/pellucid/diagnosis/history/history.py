@@ -41,10 +41,9 @@ class Facts:
     share of parameters that are not trained, `frozen_at_first` that when the watch was made,
     `norm_eps` the largest eps of the norms. `slow` is the
     share whose rate is next to nothing of the highest of their optimiser. `n_trained` is how
-    many numbers optimisers train; `frozen_body` says
-    whether no matrix of any block is trained, and `has_prompts` whether rows of labels begin with
-    tokens that nothing pays for, and `own_answers` whether the model wrote most of what follows
-    them itself. `untrained` is the share of the blocks' weights that are frozen as
+    many numbers optimisers train; `frozen_body` says whether no matrix of any block is trained.
+    `has_prompts` says whether rows of labels begin with tokens that nothing pays for, and
+    `own_answers` whether the model wrote most of what follows them itself. `untrained` is the share of the blocks' weights that are frozen as
     they were drawn, and `adapted` says whether a small part of each block learns alone;
     `random_table` says whether a frozen token embedding holds random numbers. `bounded` is the
     share of trained matrices that are cut off at a bound. `trains_another` says whether the
