@@ -39,18 +39,18 @@ class Facts:
     shrinks: all, or only matrices. `unigram` and `bigram` are the entropies of the labels, in nats.
     `score_scale` is the factor of attention scores, in units of 1 / sqrt(d_head). `frozen` is the
     share of parameters that are not trained, `frozen_at_first` that when the watch was made,
-    `norm_eps` the largest eps of the norms. `slow` is the
-    share whose rate is next to nothing of the highest of their optimiser. `n_trained` is how
-    many numbers optimisers train; `frozen_body` says whether no matrix of any block is trained.
-    `has_prompts` says whether rows of labels begin with tokens that nothing pays for, and
-    `own_answers` whether the model wrote most of what follows them itself. `untrained` is the share of the blocks' weights that are frozen as
-    they were drawn, and `adapted` says whether a small part of each block learns alone;
-    `random_table` says whether a frozen token embedding holds random numbers. `bounded` is the
-    share of trained matrices that are cut off at a bound. `trains_another` says whether the
-    optimisers have moved another model with as many tokens, such as a teacher.
-    `remembered_step` is the size of a step by Adam's state, in learning rates, and `below_eps` the
-    share of gradients that are smaller than its eps. `rate_fall` is the rate of the first block
-    over that of the last layers, and `adapter_scale` the factor of what adapters add.
+    `norm_eps` the largest eps of the norms. `slow` is the share whose rate is next to nothing of
+    the highest of their optimiser. `n_trained` is how many numbers optimisers train; `frozen_body`
+    says whether no matrix of any block is trained. `has_prompts` says whether rows of labels begin
+    with tokens that nothing pays for, and `own_answers` whether the model wrote most of what
+    follows them itself. `untrained` is the share of the blocks' weights that are frozen as they
+    were drawn, and `adapted` says whether a small part of each block learns alone; `random_table`
+    says whether a frozen token embedding holds random numbers. `bounded` is the share of trained
+    matrices that are cut off at a bound. `trains_another` says whether the optimisers have moved
+    another model with as many tokens, such as a teacher. `remembered_step` is the size of a step by
+    Adam's state, in learning rates, and `below_eps` the share of gradients that are smaller than
+    its eps. `rate_fall` is the rate of the first block over that of the last layers, and
+    `adapter_scale` the factor of what adapters add.
 
     Attributes:
         vocab_size: of the model.
