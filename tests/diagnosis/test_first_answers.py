@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from pellucid.diagnosis import History, Reading, diagnose
+from pellucid.vitals.call.answers import Answers
 from pellucid.vitals.call.pair_weights import entropy_price, same_answer
 from support.pair_histories import UPDATES, history
 
@@ -136,3 +137,20 @@ def test_a_square_that_begins_near_a_multiple_of_ln_2_is_no_sum(
     losses = [first * (1 - 0.004 * i) for i in range(UPDATES)]
     columns = {"margin": [margin, *[0.1] * 9]}
     assert alarms(history("preferences", losses, columns)) == codes
+
+
+def test_a_sample_from_a_token_that_begins_all_texts_makes_no_policy() -> None:
+    generator = torch.Generator().manual_seed(4)
+    texts = torch.randint(3, 40, (8, 16), generator=generator)
+    texts[:, 0] = 0
+    answers = Answers()
+    answers.on_writing(texts[:1, :1])
+    for token in (7, 9, 11):
+        answers.on_writing(torch.tensor([[token]]))
+    answers.on_training(texts)
+    logits = torch.zeros(8, 16, 40, requires_grad=True)
+    answers.on_outputs(logits, None, lambda tensor, take: tensor.register_hook(take))
+    torch.nn.functional.cross_entropy(
+        logits[:, :-1].flatten(0, 1), texts[:, 1:].flatten()
+    ).backward()
+    assert "answers.own" not in answers.measure(is_scaled=False)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 import torch
 
 from pellucid.batches import IGNORED
-from pellucid.vitals.call.answer_texts import measure
+from pellucid.vitals.call.answer_texts import Writing, measure
 from pellucid.vitals.call.arguments import Arguments
 from pellucid.vitals.taps.recorded_call import Call
 
@@ -49,3 +50,31 @@ def test_an_answer_in_its_prompt_is_copied() -> None:
 
 def test_rows_without_prompts_say_nothing() -> None:
     assert _signs(lambda _: [3], [_END]).get("targets.copied", 0.0) == 0
+
+
+PROMPTS = torch.tensor([[0, 11], [0, 12]])
+TEXTS = torch.tensor([[0, 11, 21, 31, 41, 2], [0, 12, 22, 32, 42, 52]])
+
+
+@pytest.mark.parametrize("is_cached", [True, False])
+def test_rows_are_a_models_own_if_they_go_on_as_it_wrote(is_cached: bool) -> None:
+    writing = Writing()
+    writing.note(PROMPTS)
+    for place in range(2, 6):
+        writing.note(TEXTS[:, place : place + 1] if is_cached else TEXTS[:, : place + 1])
+    assert writing.start.tolist() == [[0, 11, 21], [0, 12, 22]]
+    assert writing.is_in(TEXTS)
+    assert writing.is_in(TEXTS[:, :3])
+    padded = torch.where(torch.arange(6) > 4, 0, TEXTS)
+    assert writing.is_in(padded)  # with other padding behind an end
+    assert not writing.is_in(TEXTS[:1])
+    other = torch.cat([PROMPTS, torch.full((2, 4), 77)], 1)
+    assert not writing.is_in(other)  # begins alike, and goes on in another way
+
+
+def test_of_one_call_alone_the_start_is_all_that_is_known() -> None:
+    writing = Writing()
+    writing.note(PROMPTS)
+    assert writing.is_in(TEXTS)
+    assert not writing.is_in(TEXTS.flip(0))
+    assert not writing.is_in(PROMPTS)

@@ -1,4 +1,4 @@
-"""Answers behind prompts that nothing pays for: whether they are closed, and not copied ones."""
+"""Texts of answers: what a model writes, whether answers are closed, and not copied ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,62 @@ _LAST = 2
 #: Fewer texts are of one length by chance. Cut-off ones have several last tokens and prompts.
 _FEWEST_TEXTS, _TOKENS, _LENGTHS = 12, 3, 4
 
+#: So many tokens tell whether a row is what a model wrote, and so many of them have to agree: the
+#: padding behind an early end may be another.
+_N_TOKENS, _SHARE = 4, 0.75
+
 Row = tuple[list[int], list[int], bool]
+
+
+class Writing:
+    """What a model reads in calls without gradients: prompts, and the first tokens behind them."""
+
+    def __init__(self) -> None:
+        #: the ids (rows, time) of the first call
+        self.prompt: Tensor | None = None
+        self._next_tokens: list[Tensor] = []
+
+    def note(self, ids: Int[Tensor, "rows time"]) -> None:
+        """Take a further call: of one more token behind a cache, or of all tokens so far.
+
+        Args:
+            ids: The ids of the call.
+        """
+        if self.prompt is None:
+            self.prompt = ids.clone()
+            return
+        n, width = self.prompt.shape
+        if len(ids) != n or len(self._next_tokens) >= _N_TOKENS:
+            return
+        if ids.shape[1] == 1:
+            self._next_tokens.append(ids.clone())
+        elif ids.shape[1] > width and torch.equal(ids[:, :width], self.prompt):
+            self._next_tokens = list(ids[:, width : width + _N_TOKENS].clone().split(1, 1))
+
+    @property
+    def start(self) -> Int[Tensor, "rows start"]:
+        """The prompts, with the first token behind them if it was read."""
+        assert self.prompt is not None
+        return torch.cat([self.prompt, *self._next_tokens[:1]], 1)
+
+    def is_in(self, ids: Int[Tensor, "rows time"]) -> bool:
+        """Whether the first rows are these prompts, with what was written behind them.
+
+        A start that all texts share, such as one token, is in many rows that no model wrote.
+
+        Args:
+            ids: Rows that a model learns from.
+        """
+        assert self.prompt is not None
+        n, width = self.prompt.shape
+        is_longer = ids.shape[1] > width and len(ids) >= n
+        if not is_longer or not torch.equal(ids[:n, :width], self.prompt):
+            return False
+        tokens = self._next_tokens[: ids.shape[1] - width]
+        if not tokens:
+            return True
+        is_same = ids[:n, width : width + len(tokens)] == torch.cat(tokens, 1)
+        return bool(is_same.double().mean() >= _SHARE)
 
 
 def measure(

@@ -26,7 +26,7 @@ from pellucid.vitals.call.answer_rows import (
     pair_signs,
     pays_last_alone,
 )
-from pellucid.vitals.call.answer_texts import cut_off
+from pellucid.vitals.call.answer_texts import Writing, cut_off
 from pellucid.vitals.call.pair_weights import balance_of_sides, own_weights, paired
 from pellucid.vitals.call.place_weights import read_rows
 from pellucid.vitals.call.reward_order import FirstRewards
@@ -55,7 +55,7 @@ class Answers:
         self._weights: list[Tensor] = []
         self._stands_for: list[float] = []
         self._scores: list[Tensor] = []
-        self._prompt: Tensor | None = None
+        self._writing = Writing()
         self._is_own = False
         #: the share of the model's own answers that equal another one to their prompt
         self._alike: float | None = None
@@ -80,9 +80,8 @@ class Answers:
         Args:
             ids: The ids (rows, time) of the call.
         """
-        # the first call has the whole prompt, and later ones with a cache only the last token
-        if self.is_open and self._prompt is None and ids is not None and ids.ndim == 2:
-            self._prompt = ids.clone()
+        if self.is_open and ids is not None and ids.ndim == 2:
+            self._writing.note(ids)
 
     def on_training(self, ids: Tensor | None, mask: object = None) -> None:
         """Keep the ids of a training call, and compare them with those that the model wrote from.
@@ -91,22 +90,22 @@ class Answers:
             ids: The ids (rows, time) of the call.
             mask: Its mask of padding, if it has one.
         """
-        prompt, self._prompt = self._prompt, None
+        writing, self._writing = self._writing, Writing()
         self.rewards.close()
         if not self.is_open or ids is None or ids.ndim != 2:
             return
         if len(self._texts) < _CALLS:
             kept_mask = mask.clone() if isinstance(mask, Tensor) else None
             self._texts.append((ids.clone(), kept_mask))
-        if prompt is None:
+        if (prompt := writing.prompt) is None:
             return
-        n, width = prompt.shape[0], prompt.shape[1]
-        if ids.shape[1] > width and len(ids) >= n and torch.equal(ids[:n, :width], prompt):
+        n, width = prompt.shape
+        if writing.is_in(ids):
             self._is_own = True
             self._alike = alike(ids[:n], prompt)
             if len(self._texts) == 1 and len(ids) == n:
                 self._prompts = prompt
-        elif begin_alike(ids, prompt):
+        elif begin_alike(ids, writing.start):
             self._is_own = self._is_shuffled = True
             self._alike = alike(ids, ids[:, :width])
 
@@ -187,7 +186,7 @@ class Answers:
 
     def close(self) -> None:
         """Collect nothing from now on."""
-        self.is_open, self._prompt, self._texts = False, None, []
+        self.is_open, self._writing, self._texts = False, Writing(), []
 
     def measure(self, *, is_scaled: bool) -> dict[str, float]:
         """The signs of the first update, which ends the collection.
