@@ -55,7 +55,8 @@ class Writing:
         if ids.shape[1] == 1:
             self._next_tokens.append(ids.clone())
         elif ids.shape[1] > width and torch.equal(ids[:, :width], self.prompt):
-            self._next_tokens = list(ids[:, width : width + _N_TOKENS].clone().split(1, 1))
+            last = min(ids.shape[1], width + _N_TOKENS)
+            self._next_tokens = [ids[:, place, None].clone() for place in range(width, last)]
 
     @property
     def start(self) -> Int[Tensor, "rows start"]:
