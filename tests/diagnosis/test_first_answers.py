@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from pellucid.diagnosis import History, Reading, diagnose
+from pellucid.diagnosis import History, Reading, diagnose, history_of_watch
+from pellucid.vitals import watch
 from pellucid.vitals.call.answers import Answers
 from pellucid.vitals.call.pair_weights import entropy_price, same_answer
 from support.pair_histories import UPDATES, history
@@ -154,3 +156,54 @@ def test_a_sample_from_a_token_that_begins_all_texts_makes_no_policy() -> None:
         logits[:, :-1].flatten(0, 1), texts[:, 1:].flatten()
     ).backward()
     assert "answers.own" not in answers.measure(is_scaled=False)
+
+
+class Named(nn.Module):
+    """Logits of each token alone, and a config that names the ids at the ends of a text."""
+
+    def __init__(self, *, is_chosen: bool) -> None:
+        super().__init__()
+        ids = {"bos_token_id": 1, "eos_token_id": 2}
+        # as configs of transformers say what is not their class's default
+        self.config = SimpleNamespace(
+            model_type="named", to_diff_dict=lambda: ids if is_chosen else {}, **ids
+        )
+        self.table = nn.Embedding(100, 100)
+
+    def forward(self, input_ids: Tensor, labels: Tensor) -> Tensor:
+        return self.table(input_ids)
+
+
+def codes_of_answers(*, ended_by: int, is_named: bool = True, is_shown: bool = False) -> set[str]:
+    """What is found in a loop whose answers are one of three classes and an end."""
+    generator = torch.Generator().manual_seed(5)
+    model = Named(is_chosen=is_named)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    with watch(model, optimizer) as watched:
+        for _ in range(10):
+            ids = torch.randint(10, 60, (8, 20), generator=generator)
+            classes = torch.randint(90, 93, (8,), generator=generator)
+            ids[:, 16:19], ids[:, 18], ids[:, 19] = 80, classes, ended_by
+            if is_shown:
+                ids[:, 4] = classes
+            labels = torch.where(torch.arange(20) < 18, -100, ids)
+            logits = model(input_ids=ids, labels=labels)
+            loss = nn.functional.cross_entropy(
+                logits[:, 17:19].flatten(0, 1), ids[:, 18:].flatten()
+            )
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            watched.step(loss)
+    return {finding.code for finding in diagnose(history_of_watch(watched))}
+
+
+def test_answers_that_end_in_the_start_token_are_named_where_a_config_chooses_it() -> None:
+    assert "DAT019" in codes_of_answers(ended_by=1)
+    assert "DAT019" not in codes_of_answers(ended_by=2)
+    assert "DAT019" not in codes_of_answers(ended_by=1, is_named=False)
+
+
+def test_a_label_that_its_prompt_shows_is_named() -> None:
+    assert "DAT032" in codes_of_answers(ended_by=2, is_shown=True)
+    assert "DAT032" not in codes_of_answers(ended_by=2)

@@ -84,7 +84,7 @@ def _look_at_answers(watched: WatchState) -> list[Finding]:
     ends, starts = end_ids(model), start_ids(model)
     leaks = _describe_above("DAT032", "many", answers.share_copied())
     leaks = leaks or _describe_above("DAT032/label", "many", answers.share_told({*ends, *starts}))
-    share = answers.share_ended_by(starts) if _names_its_ends(model) else None
+    share = answers.share_ended_by(starts) if ends and _names_its_ends(model) else None
     if share is not None and share > limit("DAT019", "many"):
         return [*leaks, describe("DAT019/start", value=share, ends=", ".join(map(str, ends)))]
     if answers.are_own:
