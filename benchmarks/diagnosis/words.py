@@ -86,10 +86,10 @@ frozen. The same loops were run before (137, 139, 142, 143, 143, then twice 144 
 with 2 and then no false alarms), and some rules came after a look at what those runs had missed.
 Another process was at work beside this run. After it came three rules on answers that a model
 writes itself. One adds a note where no reward is passed, and two take false words away. `RLH014`,
-whose text names the sign, counts as right where a reward has the wrong sign. Of the runs that are missed, six
-have pairs or texts exchanged, which nothing in the loop contradicts, and three have rewards that
-say nothing of an answer. All 1,095 trainings were last run on 2026-11-27, with older rules: 373 of
-461 harmed runs detected, 364 causes right, 0 of 433 false alarms.
+whose text names the sign, counts as right where a reward has the wrong sign. Of the runs that are
+missed, six have pairs or texts exchanged, which nothing in the loop contradicts, and three have
+rewards that say nothing of an answer. All 1,095 trainings were last run on 2026-11-27, with older
+rules: 373 of 461 harmed runs detected, 364 causes right, 0 of 433 false alarms.
 
 """
 
