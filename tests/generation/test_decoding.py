@@ -117,8 +117,9 @@ def test_tokens_are_those_of_the_model_past_its_context_too(
     compiled = [list(islice(continue_tokens(model, prompts, how), 30)) for how in (GREEDY, random)]
     monkeypatch.setenv("PELLUCID_NATIVE", "off")
     own = [list(islice(continue_tokens(model, prompts, how), 30)) for how in (GREEDY, random)]
+    assert token_ids(compiled[1]) == token_ids(own[1])
     if weights not in ("int8", "int4"):
-        assert [token_ids(rows) for rows in compiled] == [token_ids(rows) for rows in own]
+        assert token_ids(compiled[0]) == token_ids(own[0])
         return
     # what integers are multiplied with has 16 bits: of two tokens that are as likely, either comes.
     # logits of a size of 5 at most may be 5e-3 off (see above), and so twice that each log P

@@ -132,16 +132,22 @@ def compare_pairs(
     if len(raised) < _FEWEST_PAIRS or not lowered or len(raised) * len(lowered) * width > _MOST:
         return {}
     pairs = [(answer, _partner(answer, lowered)) for answer in raised]
+    shared = [_shared(a.ids, b.ids) for a, b in pairs]
+    chosen, rejected = (
+        [to_list(pair[side].ids[n:]) for pair, n in zip(pairs, shared, strict=True)]
+        for side in (0, 1)
+    )
     signs = {
         "answers.longer": fmean(0.5 * (1 + _sign(len(a.ids) - len(b.ids))) for a, b in pairs),
         "answers.first": fmean(a.place < b.place for a, b in pairs),
         "answers.pairs": float(len(pairs)),
         "answers.matched": float(len({b.place for _, b in pairs}) == len(pairs)),
-        "answers.split": _split([_lead(a, raised) - _shared(a.ids, b.ids) for a, b in pairs]),
+        "answers.split": _split(
+            [_lead(a, raised) - n for (a, _), n in zip(pairs, shared, strict=True)]
+        ),
+        "answers.same_chosen": same_answer(chosen),
+        "answers.same_rejected": same_answer(rejected),
     }
-    for side, answers in (("chosen", pairs), ("rejected", [(b, a) for a, b in pairs])):
-        tails = [to_list(first.ids[_shared(first.ids, second.ids) :]) for first, second in answers]
-        signs[f"answers.same_{side}"] = same_answer(tails)
     gaps = [b.surplus - a.surplus for a, b in pairs if math.isfinite(b.surplus - a.surplus)]
     if len(gaps) >= _FEWEST_PAIRS:
         signs["answers.stranger"] = fmean(gap > 0 for gap in gaps)

@@ -126,11 +126,21 @@ def _split(tokens: Tensor, targets: Tensor, ends: set[int]) -> list[Row]:
 
 def is_copied(prompt: Sequence[int], answer: Sequence[int]) -> bool:
     """Whether an answer stands in its prompt, but for the tokens at its two ends."""
-    core = list(answer[1:-1][:_LONGEST])
+    core = answer[1:-1][:_LONGEST]
     if len(prompt) < len(answer) + _AROUND or len(set(core)) < _SHORTEST // 2:
         return False
-    starts = range(len(prompt) - len(core) + 1)
-    return any(prompt[at] == core[0] and list(prompt[at : at + len(core)]) == core for at in starts)
+    return times_in(core, prompt) > 0
+
+
+def times_in(word: Sequence[int], text: Sequence[int]) -> int:
+    """How often a text holds a word.
+
+    Args:
+        word: The ids of one token or more.
+        text: Ids.
+    """
+    starts = (start for start, token in enumerate(text) if token == word[0])
+    return sum(tuple(text[start : start + len(word)]) == tuple(word) for start in starts)
 
 
 def _are_open(answers: Sequence[Sequence[int]], ends: set[int]) -> bool:

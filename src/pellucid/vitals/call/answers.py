@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from pellucid.vitals.call import pair_weights
 from pellucid.vitals.call.answer_rows import (
     MaskedIds,
     RowReadings,
@@ -27,7 +28,6 @@ from pellucid.vitals.call.answer_rows import (
     pays_last_alone,
 )
 from pellucid.vitals.call.answer_texts import Writing, cut_off
-from pellucid.vitals.call.pair_weights import balance_of_sides, own_weights, paired
 from pellucid.vitals.call.place_weights import read_rows
 from pellucid.vitals.call.reward_order import FirstRewards
 from pellucid.vitals.taps.outputs import log_ps_in, scores_in
@@ -71,7 +71,7 @@ class Answers:
         self._prompts: Tensor | None = None
         self._paid_prompts: float | None = None
         self._pays_last_alone = False
-        #: signs of the first call if it is a policy's
+        #: signs of a policy's first call
         self._of_policy: dict[str, Tensor] = {}
 
     def on_writing(self, ids: Tensor | None) -> None:
@@ -177,8 +177,10 @@ class Answers:
             # the token behind a prompt is guessed at its last place
             is_prompt = places < self._prompts.shape[1] - 1
             self._paid_prompts = float((mass * is_prompt).sum() / mass.sum().clamp_min(1e-30))
-        weights, surplus, log_p, n_tokens, of_policy = read_rows(part, logits)
-        self._of_policy = self._of_policy or of_policy
+        weights, surplus, log_p, n_tokens, tie = read_rows(part, logits)
+        if self._is_own and not self._of_policy:
+            price = pair_weights.entropy_price(part, logits)
+            self._of_policy = {"answers.ratio": tie, "answers.entropy_price": price}
         if len(places) < gradient.shape[1]:
             log_p = torch.full_like(log_p, torch.nan)  # a part of the tokens has another log P
         self._add(call, RowReadings(rows, weights, surplus, log_p, n_tokens))
@@ -210,7 +212,7 @@ class Answers:
         sizes = [len(ids) for ids, _ in texts]
         signs |= self.rewards.compare(sizes, readings, self._prompts)
         if self._is_own and self._weights:
-            signs |= own_weights(torch.cat(self._weights))
+            signs |= pair_weights.own_weights(torch.cat(self._weights))
             signs["answers.last"] = float(self._pays_last_alone)
             signs |= {id: float(value) for id, value in self._of_policy.items()}
         if _are_undone(texts, self._rows):
@@ -225,8 +227,8 @@ class Answers:
         if not len(raised) or not len(lowered):
             return signs
         signs["answers.lowered"] = len(lowered) / len(all_weights)
-        signs["answers.paired"] = paired(raised, lowered)
-        signs |= {} if self._is_own else balance_of_sides(raised, lowered)
+        signs["answers.paired"] = pair_weights.paired(raised, lowered)
+        signs |= {} if self._is_own else pair_weights.balance_of_sides(raised, lowered)
         # a mean over each answer's tokens gives the two of a pair other weights
         is_half = len(raised) == len(lowered) and not self._is_own
         if signs["answers.paired"] or is_half:

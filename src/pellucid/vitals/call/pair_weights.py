@@ -213,7 +213,7 @@ def ratio_tie(
 
 
 def entropy_price(
-    gradient: Float[Tensor, "rows places vocab"], log_p: Float[Tensor, "rows places vocab"]
+    gradient: Float[Tensor, "rows places vocab"], logits: Float[Tensor, "rows places vocab"]
 ) -> Float[Tensor, ""]:
     """What a policy's loss charges for a nat of entropy at a place, over what tokens weigh there.
 
@@ -223,13 +223,14 @@ def entropy_price(
 
     Args:
         gradient: Of the loss by the logits.
-        log_p: The logarithms of the probabilities.
+        logits: The logits.
     """
     places = (gradient != 0).any(-1).nonzero()
     places = places[:: max(1, len(places) // _MOST_PLACES)]
     if len(places) < _FEWEST_PLACES:
         return gradient.new_zeros(())
-    g, log_p = (numbers[*places.T] for numbers in (gradient, log_p.clamp_min(_LEAST)))
+    g, z = (numbers[*places.T].float() for numbers in (gradient, logits))
+    log_p = z.log_softmax(-1).clamp_min(_LEAST)
     p = log_p.exp()
     x, ratio = log_p - (p * log_p).sum(-1, keepdim=True), g / p.clamp_min(_RAREST)
     # the token that was drawn is on no line: it is among those that move most

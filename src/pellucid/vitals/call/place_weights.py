@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from pellucid.vitals.call.pair_weights import entropy_price, ratio_tie
+from pellucid.vitals.call.pair_weights import ratio_tie
 
 #: So few places (of a row, or of all) say nothing, and so many are enough.
 _MIN_PLACES, _MAX_PLACES = 8, 64
@@ -87,15 +87,14 @@ def target_weights(gradient: Tensor, p: Tensor, targets: Tensor) -> Tensor:
 
 def read_rows(
     gradient: Float[Tensor, "rows places vocab"], logits: Float[Tensor, "rows places vocab"]
-) -> tuple[Tensor, Tensor, Tensor, Tensor, dict[str, Tensor]]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """The weight of each row's targets in the loss, and how likely the model finds them.
 
     The weight is negative where targets are made less likely: g = w (p - y), so
     w = -g_y / (1 - p_y), where y is the one token of its sign. The other number is the mean of
     log p_y + H, in nats: about 0 for tokens that the model itself would draw, since E[log p] = -H.
     Both are NaN for a row that names no target. The next two, also (rows), are log p_y of all
-    targets and how many there are. The last ones are signs of a policy: `ratio_tie` and
-    `entropy_price`.
+    targets and how many there are. The last one is what `ratio_tie` gives.
 
     Args:
         gradient: The gradient of the loss by the logits.
@@ -116,10 +115,7 @@ def read_rows(
         surplus.masked_fill(~is_read, torch.nan).nanmean(-1),
         (target_log_p * (g.amax(-1) > 0)).sum(-1),
         (g.amax(-1) > 0).sum(-1),
-        {
-            "answers.ratio": ratio_tie(weights.masked_fill(~is_read, torch.nan), target_log_p),
-            "answers.entropy_price": entropy_price(g, log_p),
-        },
+        ratio_tie(weights.masked_fill(~is_read, torch.nan), target_log_p),
     )
 
 

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from pellucid.typed import to_list
-from pellucid.vitals.call.answer_texts import is_copied
+from pellucid.vitals.call.answer_texts import is_copied, times_in
 from pellucid.vitals.taps.recorded_call import is_plain
 
-#: Most calls whose rows are kept, and rows of a call.
-_CALLS, _ROWS = 64, 16
+#: Most calls whose rows are kept, rows of a call, and ids of prompts: evaluations read more.
+_CALLS, _ROWS, _MOST_IDS = 64, 16, 2**16
 #: Tokens of a prompt (its last ones) and of an answer (its first ones) that are compared.
 _TOKENS = 96
 #: Pieces are runs of up to so many tokens; one that more of the prompts have than this is common.
@@ -89,8 +89,10 @@ class PromptAnswers:
 
     def on_writing(self, ids: Tensor | None) -> None:
         """Keep the ids of a call without gradients; one token behind a cache says nothing."""
-        if not self.is_full and len(self._starts) < _CALLS and ids is not None and ids.ndim == 2:
-            self._starts += [ids.clone()] if ids.shape[1] > 1 else []
+        if self.is_full or len(self._starts) >= _CALLS or ids is None or ids.ndim != 2:
+            return
+        if ids.shape[1] > 1 and ids.numel() <= _MOST_IDS:
+            self._starts.append(ids.clone())
 
     @property
     def are_own(self) -> bool:
@@ -101,7 +103,7 @@ class PromptAnswers:
 
     def share_copied(self) -> float | None:
         """The share of long answers that stand in their prompt; None of too few."""
-        long_runs = [run for run in self._runs() if run.is_first and len(run.answer) >= _SHORTEST]
+        long_runs = [run for run in self._first_runs() if len(run.answer) >= _SHORTEST]
         if len(long_runs) < _FEWEST:
             return None
         return fmean(is_copied(run.prompt, run.answer) for run in long_runs)
@@ -115,13 +117,13 @@ class PromptAnswers:
         Args:
             closing: Tokens that are no part of an answer's words.
         """
-        runs = [run for run in self._runs() if run.is_first]
+        runs = self._first_runs()
         words = [tuple(token for token in run.answer if token not in closing) for run in runs]
         counts = Counter(words)
         is_class = 1 < len(counts) <= _CLASSES and min(counts.values()) >= _COMMON * len(runs)
         if len(runs) < _FEWEST or not is_class or () in counts:
             return None
-        mentions = [{word: _times(word, run.prompt) for word in counts} for run in runs]
+        mentions = [{word: times_in(word, run.prompt) for word in counts} for run in runs]
         return fmean(
             all(times[answer] > n for word, n in times.items() if word != answer)
             for answer, times in zip(words, mentions, strict=True)
@@ -129,7 +131,7 @@ class PromptAnswers:
 
     def share_ended_by(self, tokens: Collection[int]) -> float | None:
         """The share of answers whose last token is one of some; None of too few answers."""
-        last = [run.answer[-1] for run in self._runs() if run.is_first]
+        last = [run.answer[-1] for run in self._first_runs()]
         return fmean(token in tokens for token in last) if len(last) >= _FEWEST else None
 
     def share_cut_off(self, ends: Collection[int]) -> float | None:
@@ -184,16 +186,14 @@ class PromptAnswers:
         for ids, labels in self._calls:
             yield from _runs(ids, labels)
 
+    def _first_runs(self) -> list[_Run]:
+        """The first answer of each row."""
+        return [run for run in self._runs() if run.is_first]
+
     def measure(self) -> Matches | None:
         """How the answers match; None if the rows are too few, or have no prompts."""
         rows = [row for ids, labels in self._calls for row in _split(ids, labels)]
         return match(rows)
-
-
-def _times(word: Sequence[int], text: Sequence[int]) -> int:
-    """How often a text holds a word of some tokens."""
-    starts = (start for start, token in enumerate(text) if token == word[0])
-    return sum(tuple(text[start : start + len(word)]) == tuple(word) for start in starts)
 
 
 def _split(ids: Tensor, labels: Tensor) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
